@@ -1,0 +1,225 @@
+"""An index searched where it lies: memory-mapped files and compiled binary search."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from propme.errors import BrokenIndexError
+from propme.index import kernels, layout
+from propme.index.protocol import Occurrences, Position, Runs
+from propme.index.tokenizer import Tokenizer
+
+
+class Shard:
+    """The memory-mapped files of one shard."""
+
+    def __init__(self, shards: Path, number: int, n_shards: int, token_type: str) -> None:
+        def mapped(kind: str, dtype: str) -> npt.NDArray[Any]:
+            path = layout.shard_file(shards, kind, number, n_shards)
+            array = layout.map_file(path, np.dtype(dtype)).view(np.ndarray)
+            array.flags.writeable = False
+            return array
+
+        self.tokens = mapped("tokenized", layout.TOKEN_TYPES[token_type].str)
+        self.table = mapped("table", "<u1")
+        self.offsets = mapped("offset", "<u8")
+        self._metadata = mapped("metadata", "<u1")
+        self._metadata_offsets = mapped("metaoff", "<u8")
+        self._unigram_path = layout.shard_file(shards, "unigram", number, n_shards)
+        self.itemsize = self.tokens.itemsize
+        self.width = layout.pointer_bytes(self.tokens.size * self.itemsize)
+        if self.table.size != self.tokens.size * self.width:
+            raise BrokenIndexError(
+                f"{layout.shard_file(shards, 'table', number, n_shards)}: {self.table.size} bytes,"
+                f" but {self.tokens.size} tokens need {self.tokens.size * self.width};"
+                " the file is truncated or of another index; build the index again"
+            )
+
+    def document_bounds(self, document: int) -> tuple[int, int]:
+        """Token range of a document in the shard, its separator left out."""
+        start = int(self.offsets[document]) // self.itemsize + 1
+        last = document + 1 == self.offsets.size
+        stop = self.tokens.size if last else int(self.offsets[document + 1]) // self.itemsize
+        return start, stop
+
+    def document_of(self, token: int) -> tuple[int, int]:
+        """Document that holds a token of the shard, and the token's number in it."""
+        after = np.searchsorted(self.offsets, np.uint64(token * self.itemsize), side="right")
+        document = int(after) - 1
+        return document, token - self.document_bounds(document)[0]
+
+    def metadata_line(self, document: int) -> bytes:
+        """The JSON line that describes a document."""
+        last = document + 1 == self._metadata_offsets.size
+        start = int(self._metadata_offsets[document])
+        stop = self._metadata.size if last else int(self._metadata_offsets[document + 1])
+        return self._metadata[start:stop].tobytes()
+
+    def unigrams(self) -> dict[int, int]:
+        """Count of each token that occurs, the separator included."""
+        pairs = (line.split() for line in self._unigram_path.read_text("ascii").splitlines())
+        return {int(token): int(count) for token, count in pairs}
+
+
+class MappedIndex:
+    """The index of `propme.index.protocol`, over files of infini-gram's format.
+
+    Parameters
+    ----------
+    shards : Path
+        Folder of the files.
+    token_type : str
+        ``u8``, ``u16`` or ``u32``.
+    tokenizer : Tokenizer
+        The tokenizer whose ids the files hold.
+    """
+
+    def __init__(self, shards: Path, token_type: str, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._separator = layout.separator(token_type)
+        n_shards = layout.count_shards(shards)
+        if not n_shards:
+            raise BrokenIndexError(f"{shards}: no index files (tokenized.0 and its like) here")
+        self._shards = [Shard(shards, n, n_shards, token_type) for n in range(n_shards)]
+        self._first_documents = [0, *accumulate(s.offsets.size for s in self._shards)]
+
+    @property
+    def n_documents(self) -> int:
+        """Documents in the index; copies count separately."""
+        return self._first_documents[-1]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in the index, separators left out."""
+        return sum(shard.tokens.size for shard in self._shards) - self.n_documents
+
+    def _keys(self, ids: Sequence[int]) -> kernels.U32:
+        return kernels.keys(np.asarray(ids, dtype=np.uint32), self._shards[0].itemsize)
+
+    def _is_searchable(self, ids: Sequence[int]) -> bool:
+        return len(ids) > 0 and min(ids) >= 0 and max(ids) < self._separator
+
+    def find(self, ids: Sequence[int]) -> Occurrences:
+        """Where a sequence of one token or more occurs."""
+        if not self._is_searchable(ids):
+            return Occurrences(())
+        query = self._keys(ids)
+        ranges = (
+            (n, *kernels.rank_range(s.tokens, s.table, s.width, query, 0, query.size))
+            for n, s in enumerate(self._shards)
+        )
+        return Occurrences(tuple((n, int(lo), int(hi)) for n, lo, hi in ranges if lo < hi))
+
+    def count(self, ids: Sequence[int]) -> int:
+        """How often it occurs."""
+        return self.find(ids).count
+
+    def longest_match(self, ids: Sequence[int], start: int) -> int:
+        """Length of the longest run ``ids[start : start + n]`` that occurs in one document."""
+        tail = _searchable_head(ids[start:], self._separator)
+        if not tail:
+            return 0
+        query = self._keys(tail)
+        return max(
+            int(kernels.longest_match(s.tokens, s.table, s.width, query, 0)) for s in self._shards
+        )
+
+    def maximal_runs(self, ids: Sequence[int]) -> Runs:
+        """Runs of ``ids`` that occur and lie in no other run that does; shape (n, 2)."""
+        runs: list[Runs] = []
+        for start, piece in _searchable_pieces(ids, self._separator):
+            query = self._keys(piece)
+            runs.extend(self._runs_in(shard, query) + start for shard in self._shards)
+        return keep_maximal(np.concatenate(runs)) if runs else np.empty((0, 2), np.int64)
+
+    def _runs_in(self, shard: Shard, query: kernels.U32) -> Runs:
+        starts, stops = np.empty(query.size, np.int64), np.empty(query.size, np.int64)
+        n = kernels.maximal_runs(shard.tokens, shard.table, shard.width, query, starts, stops)
+        return np.stack([starts[:n], stops[:n]], axis=1)
+
+    def locate(self, occurrences: Occurrences, number: int) -> Position:
+        """The ``number``-th of the occurrences, in the order of the index."""
+        if number < 0:
+            raise IndexError(f"occurrence {number} of {occurrences.count}")
+        for shard_number, lo, hi in occurrences.ranges:
+            if number < hi - lo:
+                shard, rank = self._shards[shard_number], lo + number
+                (token,) = kernels.positions(shard.tokens, shard.table, shard.width, rank, rank + 1)
+                return Position(shard_number, *shard.document_of(int(token)))
+            number -= hi - lo
+        raise IndexError(f"no such occurrence among {occurrences.count}")
+
+    def document_length(self, shard: int, document: int) -> int:
+        """Tokens of a document."""
+        start, stop = self._shards[shard].document_bounds(document)
+        return stop - start
+
+    def document_tokens(
+        self, shard: int, document: int, start: int = 0, stop: int | None = None
+    ) -> list[int]:
+        """Tokens ``[start, stop)`` of a document; the range is cut to what there is."""
+        first, end = self._shards[shard].document_bounds(document)
+        last = end if stop is None else min(end, first + max(stop, 0))
+        tokens: list[int] = self._shards[shard].tokens[first + max(start, 0) : last].tolist()
+        return tokens
+
+    def metadata(self, shard: int, document: int) -> dict[str, Any]:
+        """Metadata of a document as its corpus gave it, its id as ``"id"``."""
+        line = json.loads(self._shards[shard].metadata_line(document))
+        return dict(line["metadata"])
+
+    def unigram_counts(self) -> npt.NDArray[np.int64]:
+        """How often each token occurs, by id; the separator is not counted."""
+        return self._unigram_counts
+
+    @cached_property
+    def _unigram_counts(self) -> npt.NDArray[np.int64]:
+        counts = np.zeros(self.tokenizer.vocabulary_size, np.int64)
+        for shard in self._shards:
+            for token, count in shard.unigrams().items():
+                if token != self._separator:
+                    counts[token] += count
+        return counts
+
+    def document_at(self, number: int) -> tuple[int, int]:
+        """Shard and number there of the ``number``-th document of the whole index."""
+        if not 0 <= number < self.n_documents:
+            raise IndexError(f"document {number} of {self.n_documents}")
+        shard = bisect.bisect_right(self._first_documents, number) - 1
+        return shard, number - self._first_documents[shard]
+
+
+def keep_maximal(runs: Runs) -> Runs:
+    """Of runs ``[start, stop)``, those not contained in another, each once, in order."""
+    order = np.lexsort((-runs[:, 1], runs[:, 0]))
+    ordered = runs[order]
+    reach = np.maximum.accumulate(np.concatenate([[-1], ordered[:-1, 1]]))
+    return ordered[ordered[:, 1] > reach] if len(ordered) else ordered
+
+
+def _searchable_pieces(ids: Sequence[int], separator: int) -> list[tuple[int, list[int]]]:
+    """The longest pieces without an id that no document can hold, with where each starts."""
+    pieces: list[tuple[int, list[int]]] = []
+    start = 0
+    while start < len(ids):
+        piece = _searchable_head(ids[start:], separator)
+        if piece:
+            pieces.append((start, piece))
+        start += len(piece) + 1
+    return pieces
+
+
+def _searchable_head(ids: Sequence[int], separator: int) -> list[int]:
+    for number, token in enumerate(ids):
+        if not 0 <= token < separator:
+            return list(ids[:number])
+    return list(ids)

@@ -1,0 +1,91 @@
+"""What every index answers, whatever searches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from propme.index.tokenizer import Tokenizer
+
+Runs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """Where a query occurs: rank ranges ``(shard, lo, hi)``, one a shard that holds it."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+
+    @property
+    def count(self) -> int:
+        """How often the query occurs in the corpus."""
+        return sum(hi - lo for _, lo, hi in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A token of a document: its shard, the document's number there, and the token's number."""
+
+    shard: int
+    document: int
+    offset: int
+
+
+class Index(Protocol):
+    """A tokenised corpus that can be searched exactly.
+
+    Token ids are those of `tokenizer`. A match never crosses the border of a document. An id that
+    the index's token type cannot hold occurs nowhere.
+    """
+
+    tokenizer: Tokenizer
+
+    @property
+    def n_documents(self) -> int:
+        """Documents in the index; copies count separately."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in the index, separators left out."""
+
+    def find(self, ids: Sequence[int]) -> Occurrences:
+        """Where a sequence of one token or more occurs."""
+
+    def count(self, ids: Sequence[int]) -> int:
+        """How often it occurs."""
+
+    def longest_match(self, ids: Sequence[int], start: int) -> int:
+        """Length of the longest run ``ids[start : start + n]`` that occurs in one document."""
+
+    def maximal_runs(self, ids: Sequence[int]) -> Runs:
+        """Runs of ``ids`` that occur and lie in no other run that does.
+
+        Returns
+        -------
+        array of int64, shape (n, 2)
+            ``[start, stop)`` of each, both columns strictly increasing.
+        """
+
+    def locate(self, occurrences: Occurrences, number: int) -> Position:
+        """The ``number``-th of the occurrences, in the order of the index."""
+
+    def document_length(self, shard: int, document: int) -> int:
+        """Tokens of a document."""
+
+    def document_tokens(
+        self, shard: int, document: int, start: int = 0, stop: int | None = None
+    ) -> list[int]:
+        """Tokens ``[start, stop)`` of a document; the range is cut to what there is."""
+
+    def metadata(self, shard: int, document: int) -> dict[str, Any]:
+        """Metadata of a document as its corpus gave it, its id as ``"id"``."""
+
+    def unigram_counts(self) -> npt.NDArray[np.int64]:
+        """How often each token occurs, by id; the separator is not counted."""
+
+    def document_at(self, number: int) -> tuple[int, int]:
+        """Shard and number there of the ``number``-th document of the whole index."""

@@ -1,0 +1,121 @@
+"""Prove an index: its sizes, its order, its documents, and counts taken another way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from propme.errors import BrokenIndexError
+from propme.index import kernels, layout
+from propme.index.mapped import MappedIndex, Shard
+from propme.index.tokenizer import Tokenizer
+
+#: Shards of up to this many tokens are checked whole; of larger ones, this many neighbours.
+CHECKED_NEIGHBOURS = 5_000_000
+#: N-grams whose count is compared with a scan of the tokens, per shard.
+CHECKED_COUNTS = 50
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Manifest of an index folder, after its cheap checks: files there, sizes as written.
+
+    Raises
+    ------
+    BrokenIndexError
+        There is no manifest, or a file is missing or of another size.
+    """
+    path = folder / layout.MANIFEST
+    if not path.is_file():
+        raise BrokenIndexError(
+            f"{folder}: no {layout.MANIFEST} here, so this is no finished index; build it"
+        )
+    manifest: dict[str, Any] = json.loads(path.read_text())
+    for name, expected in manifest["files"].items():
+        file = folder / layout.SHARDS / name
+        size = file.stat().st_size if file.is_file() else None
+        if size != expected["bytes"]:
+            raise BrokenIndexError(
+                f"{file}: {'missing' if size is None else f'{size} bytes'}, but the manifest says"
+                f" {expected['bytes']} bytes; build the index again"
+            )
+    return manifest
+
+
+def verify_index(folder: Path, seed: int = 0) -> None:
+    """Check every shard of an index, and raise at the first thing that is wrong.
+
+    Raises
+    ------
+    BrokenIndexError
+        Says which file is wrong, and how.
+    """
+    manifest = read_manifest(folder)
+    tokenizer = Tokenizer.load(str(folder / layout.TOKENIZER))
+    if tokenizer.fingerprint != manifest["tokenizer"]:
+        raise BrokenIndexError(f"{folder / layout.TOKENIZER}: not the tokenizer it was built with")
+    index = MappedIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
+    if (index.n_documents, index.n_tokens) != (manifest["documents"], manifest["tokens"]):
+        raise BrokenIndexError(
+            f"{folder}: {index.n_documents} documents and {index.n_tokens} tokens, but the"
+            f" manifest says {manifest['documents']} and {manifest['tokens']}"
+        )
+    rng = np.random.default_rng(seed)
+    for number in range(manifest["shards"]):
+        shard = Shard(folder / layout.SHARDS, number, manifest["shards"], manifest["token_type"])
+        where = f"{folder / layout.SHARDS}, shard {number}"
+        _check_documents(shard, layout.separator(manifest["token_type"]), where)
+        _check_order(shard, rng, where)
+        _check_counts(shard, layout.separator(manifest["token_type"]), rng, where)
+
+
+def _check_documents(shard: Shard, separator: int, where: str) -> None:
+    """Every separator has its offset and metadata line, and nothing else has."""
+    starts = np.flatnonzero(shard.tokens == separator) * shard.itemsize
+    if not np.array_equal(starts, shard.offsets):
+        raise BrokenIndexError(f"{where}: offsets are not the separators of the tokens")
+    for document in range(shard.offsets.size):
+        try:
+            json.loads(shard.metadata_line(document))
+        except ValueError as error:
+            raise BrokenIndexError(f"{where}: metadata of document {document}: {error}") from error
+
+
+def _check_order(shard: Shard, rng: np.random.Generator, where: str) -> None:
+    """Suffixes ascend strictly; with as many of them as tokens, they are then a permutation."""
+    n = shard.tokens.size
+    if n - 1 <= CHECKED_NEIGHBOURS:
+        ranks = np.arange(n - 1)
+    else:
+        ranks = np.sort(rng.integers(0, n - 1, CHECKED_NEIGHBOURS))
+    wrong = kernels.first_disorder(shard.tokens, shard.table, shard.width, ranks)
+    if wrong >= 0:
+        raise BrokenIndexError(f"{where}: the suffix array is out of order at rank {wrong}")
+
+
+def _check_counts(shard: Shard, separator: int, rng: np.random.Generator, where: str) -> None:
+    """Counts by binary search equal counts by a scan."""
+    scan = shard.tokens[: 4 * CHECKED_NEIGHBOURS]
+    whole = scan.size == shard.tokens.size
+    for _ in range(CHECKED_COUNTS):
+        start = int(rng.integers(0, scan.size))
+        ngram = scan[start : start + int(rng.integers(1, 5))]
+        if separator in ngram:
+            continue
+        expected = _scan_count(scan, ngram)
+        query = kernels.keys(ngram, shard.itemsize)
+        low, high = kernels.rank_range(shard.tokens, shard.table, shard.width, query, 0, query.size)
+        if high - low < expected or (whole and high - low != expected):
+            raise BrokenIndexError(
+                f"{where}: n-gram {ngram.tolist()} counts {high - low}, a scan finds {expected}"
+            )
+
+
+def _scan_count(tokens: layout.Array, ngram: layout.Array) -> int:
+    n = tokens.size - ngram.size + 1
+    hits = np.ones(n, bool)
+    for k in range(ngram.size):
+        hits &= tokens[k : k + n] == ngram[k]
+    return int(hits.sum())

@@ -1,0 +1,75 @@
+"""Progress of long work: a bar where somebody looks, a small file where a runner reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sized
+from pathlib import Path
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+#: Environment variable naming the file to which a notebook under `propme run` reports.
+FILE_VARIABLE = "PROPME_PROGRESS_FILE"
+
+_SECONDS_BETWEEN_REPORTS = 0.2
+
+
+def track(
+    items: Iterable[Item], label: str, total: int | None = None, unit: str = "items"
+) -> Iterator[Item]:
+    """Yield ``items`` and report how many are done.
+
+    Parameters
+    ----------
+    label : str
+        What is being done, as a participle: "tracing".
+    total : int, optional
+        Number of items, where ``len(items)`` cannot tell.
+    unit : str
+        What the items are, in the plural.
+    """
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    path = os.environ.get(FILE_VARIABLE)
+    return (
+        _report(items, label, total, unit, Path(path)) if path else _bar(items, label, total, unit)
+    )
+
+
+def _bar(items: Iterable[Item], label: str, total: int | None, unit: str) -> Iterator[Item]:
+    from tqdm.auto import tqdm
+
+    yield from tqdm(items, desc=label, total=total, unit=f" {unit}", mininterval=0.5)
+
+
+def _report(
+    items: Iterable[Item], label: str, total: int | None, unit: str, path: Path
+) -> Iterator[Item]:
+    last, done = 0.0, 0
+
+    def write() -> None:
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(
+            json.dumps({"label": label, "done": done, "total": total, "unit": unit})
+        )
+        os.replace(temporary, path)
+
+    for item in items:
+        if time.monotonic() - last >= _SECONDS_BETWEEN_REPORTS:
+            write()
+            last = time.monotonic()
+        yield item
+        done += 1
+    write()
+
+
+def read(path: Path) -> dict[str, object] | None:
+    """Latest report in ``path``, or ``None`` where there is none yet."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) else None

@@ -1,0 +1,272 @@
+"""From tables to what people read: computed sentences, rendered notebooks, the front page."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from propme import tables
+from propme.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+#: What stands in the headline table, in this order.
+HEADLINE_METRICS = ("NVR", "FMR", "ALS", "NVR_max", "R20", "R50", "extraction")
+
+_FIGURES = {
+    "capability_against_propensity": "Near-verbatim recall under each setting",
+    "propensity_scores": "Propensity scores",
+    "extraction_by_copies": "Extraction against copies in the corpus",
+    "span_lengths": "Longest verbatim passages",
+}
+
+
+def headline_table(metrics: pd.DataFrame, subset: str = "all") -> pd.DataFrame:
+    """Settings by metrics, each value with its interval, as text.
+
+    Parameters
+    ----------
+    metrics : DataFrame
+        The table ``metrics``.
+    subset : str
+        ``all`` or ``not degenerate``.
+    """
+    part = metrics[(metrics["subset"] == subset) & metrics["metric"].isin(HEADLINE_METRICS)]
+    cells = part.assign(cell=[_with_interval(row) for row in part.to_dict("records")])
+    wide = cells.pivot(
+        index=["decoding", "setting", "n_generations"],
+        columns="metric",
+        values="cell",
+    )
+    return wide.reindex(columns=[m for m in HEADLINE_METRICS if m in wide.columns]).reset_index()
+
+
+def _with_interval(row: dict[Any, Any]) -> str:
+    if pd.isna(row["value"]):
+        return "not defined"
+    digits = 1 if row["metric"] == "ALS" else 3
+    value = f"{row['value']:.{digits}f}"
+    if pd.isna(row["low"]) or pd.isna(row["high"]):
+        return value
+    return f"{value} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+
+
+def findings(
+    metrics: pd.DataFrame, propensity: pd.DataFrame, copies: pd.DataFrame, metric: str = "NVR"
+) -> list[str]:
+    """What the run shows, in sentences whose every number is computed from its tables."""
+    sentences = []
+    for decoding in sorted(metrics["decoding"].unique(), reverse=True):
+        sentences += _contrast(metrics, propensity, str(decoding), metric)
+        sentences += _positive_control(copies, str(decoding))
+    return sentences
+
+
+def _contrast(
+    metrics: pd.DataFrame, propensity: pd.DataFrame, decoding: str, metric: str
+) -> list[str]:
+    rows = metrics[
+        (metrics["metric"] == metric)
+        & (metrics["subset"] == "all")
+        & (metrics["decoding"] == decoding)
+    ].set_index("setting")
+    scores = propensity[
+        (propensity["metric"] == metric)
+        & (propensity["subset"] == "all")
+        & (propensity["decoding"] == decoding)
+    ]
+    measured = {
+        setting: _with_interval({**row, "metric": metric})
+        for setting, row in rows.to_dict("index").items()
+    }
+    return [
+        f"With {decoding} decoding, {metric} is {measured[score['capability']]} under"
+        f" {score['capability']} and {measured[score['setting']]} under {score['setting']}"
+        f" prompts{_times_as_much(score)}. {_verdict(score)}"
+        for score in scores.to_dict("records")
+    ]
+
+
+def _times_as_much(score: dict[Any, Any]) -> str:
+    f_p, f_c = score["f_propensity"], score["f_capability"]
+    if pd.isna(f_p) or pd.isna(f_c) or not f_p or not f_c:
+        return ""
+    return f", {f_c / f_p:.1f} times as much under {score['capability']}"
+
+
+def _verdict(score: dict[Any, Any]) -> str:
+    if pd.isna(score["value"]):
+        return "A propensity score is not defined: no document was retrieved in one of them."
+    if score["undefined"]:
+        return "Nothing was found in either, so the propensity score is undefined."
+    text = (
+        f"Its propensity score is {score['value']:.3f}"
+        f" [{score['low']:.3f}, {score['high']:.3f}]"
+        + (" (upper end from the rule of three)" if score["interval"] == "rule of three" else "")
+    )
+    if score["high"] < 0.5:
+        return f"{text}, below 0.5: the model leaks more under attack than unprompted."
+    if score["low"] > 0.5:
+        return f"{text}, above 0.5: the model leaks more unprompted than under attack."
+    return f"{text}, which includes 0.5: no difference between the two is shown."
+
+
+def _positive_control(copies: pd.DataFrame, decoding: str) -> list[str]:
+    """Whether extraction rises with copies, and what was extracted of held-out documents."""
+    rows = copies[(copies["metric"] == "extraction") & (copies["decoding"] == decoding)]
+    trained = rows[rows["copies"] > 0].sort_values("copies")
+    sentences = []
+    if trained["copies"].nunique() > 1:
+        first, last = trained.iloc[0], trained.iloc[-1]
+        rank = trained["copies"].rank().corr(trained["value"].astype(float).rank())
+        share = (
+            f"With {decoding} decoding, of prefixes from documents with {first['copies']}"
+            f" {'copy' if first['copies'] == 1 else 'copies'} in the corpus,"
+        )
+        rises = last["value"] > first["value"]
+        correlation = "" if pd.isna(rank) else f" (rank correlation {rank:.2f})"
+        sentences.append(
+            f"{share} {first['value']:.0%} are continued verbatim for 50 tokens; with"
+            f" {last['copies']} copies, {last['value']:.0%}{correlation}."
+            + (
+                ""
+                if rises
+                else " Extraction does not rise with the number of copies: the positive control"
+                " failed, and a low capability here says nothing about the method."
+            )
+        )
+    control = rows[rows["copies"] == 0]
+    if len(control):
+        row = control.iloc[0]
+        sentences.append(
+            f"With {decoding} decoding, of completions of {row['n_prompts']} held-out documents,"
+            f" {row['value']:.0%} continue verbatim: what chance reaches."
+        )
+    return sentences
+
+
+def shown(frame: pd.DataFrame) -> Styler:
+    """A table as a notebook shows it: every text escaped, numbers short, no index."""
+    return (
+        frame.style.format(escape="html", precision=3, na_rep="")
+        .hide(axis="index")
+        .set_table_styles(
+            [
+                {"selector": "th, td", "props": "text-align: left; vertical-align: top"},
+                {"selector": "td", "props": "white-space: normal"},
+            ]
+        )
+    )
+
+
+def excerpt(
+    frame: pd.DataFrame, columns: Sequence[str], n: int = 10, characters: int = 160
+) -> Styler:
+    """First ``n`` rows of some columns, texts cut to ``characters`` and put on one line each."""
+
+    def shortened(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        line = " ".join(value.split())
+        return line if len(line) <= characters else f"{line[: characters - 1]}…"
+
+    return shown(frame[list(columns)].head(n).map(shortened))
+
+
+def longest_leaks(
+    frame: pd.DataFrame, spans: pd.DataFrame, matches: pd.DataFrame, n: int = 10
+) -> pd.DataFrame:
+    """The longest kept spans, each text once, with the settings and documents they appear in.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `propme.metrics.measured_generations`.
+    spans, matches : DataFrame
+        The tables of those names.
+    """
+    kept = spans[spans["dropped"] == ""].merge(
+        frame[["generation_id", "setting", "decoding"]], on="generation_id"
+    )
+    kept = kept.assign(tokens=kept["stop"] - kept["start"])
+    document = matches.drop_duplicates(["generation_id", "span"])
+    kept = kept.merge(
+        document[["generation_id", "span", "document_id", "source", "licence"]],
+        on=["generation_id", "span"],
+        how="left",
+    )
+    kept = kept.sort_values(["tokens", "generation_id"], ascending=[False, True])
+    kept["generations"] = kept.groupby("text")["generation_id"].transform("size")
+    return kept.drop_duplicates("text").head(n).reset_index(drop=True)
+
+
+def write_report(run: Path, stages: Sequence[str]) -> Path:
+    """Render the executed notebooks and the front page into ``run/report``.
+
+    Everything shown is escaped, and the pages load nothing from anywhere.
+
+    Returns
+    -------
+    Path
+        The front page.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    report = run / "report"
+    report.mkdir(parents=True, exist_ok=True)
+    for stage in stages:
+        (report / f"{stage}.html").write_text(_rendered(run / f"{stage}.ipynb"), encoding="utf-8")
+    metrics, propensity, copies = (
+        tables.read(name, run / "tables") for name in ("metrics", "propensity", "copies")
+    )
+    environment = Environment(
+        loader=PackageLoader("propme"), autoescape=True, undefined=StrictUndefined
+    )
+    page = environment.get_template("index.html").render(
+        name=run.name,
+        findings=findings(metrics, propensity, copies),
+        headline=headline_table(metrics).to_dict("split"),
+        figures=[
+            {"title": title, "data": _as_data_uri(run / "figures" / f"{name}.png")}
+            for name, title in _FIGURES.items()
+            if (run / "figures" / f"{name}.png").is_file()
+        ],
+        stages=stages,
+        record=_record(run),
+    )
+    index = report / "index.html"
+    index.write_text(page, encoding="utf-8")
+    return index
+
+
+def _rendered(notebook: Path) -> str:
+    from nbconvert import HTMLExporter
+
+    if not notebook.is_file():
+        raise InputError("no such notebook; run it first", str(notebook))
+    exporter = HTMLExporter(
+        template_name="lab",
+        embed_images=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )
+    # No formula needs MathJax, and no page may load a script from elsewhere.
+    exporter.mathjax_url = exporter.require_js_url = exporter.mermaid_js_url = ""
+    exporter.jquery_url = exporter.html_manager_semver_range = ""
+    body, _ = exporter.from_filename(str(notebook))
+    return str(body)
+
+
+def _as_data_uri(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+def _record(run: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    return record

@@ -1,0 +1,418 @@
+"""Runs: their folders, their inputs, and papermill over the notebooks in order.
+
+The only module that knows paths. A run's folder holds the executed notebooks, ``tables/``,
+``figures/``, ``report/`` and ``run.json``, which records what was run with what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from propme import parameters, progress, tables
+from propme.corpus import read_documents, sha256_of
+from propme.errors import InputError, ParameterError, RunError
+
+STAGES = ("1_prompts", "2_generation", "3_tracing", "4_analysis")
+
+#: Given as ``corpus``, ``heldout`` or ``model``: the demonstration's, made when first used.
+DEMO = "demo"
+
+_PACKAGES = (
+    "propme",
+    "infini-gram",
+    "numba",
+    "numpy",
+    "pandas",
+    "papermill",
+    "pyarrow",
+    "pydivsufsort",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+def project_root() -> Path:
+    """Folder that holds ``notebooks/``: the working directory, one above it, or the checkout."""
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(__file__).resolve().parent.parent):
+        if (folder / "notebooks" / f"{STAGES[0]}.ipynb").is_file():
+            return folder
+    raise RunError(
+        f"no notebooks/ folder in {here} or above it; run this in a checkout of the project"
+    )
+
+
+def resolve(path: str) -> Path:
+    """A path as it is meant in parameters: relative ones start at the project's root."""
+    return project_root() / Path(path).expanduser()
+
+
+def notebook_path(stage: str) -> Path:
+    """The notebook of a stage."""
+    return project_root() / "notebooks" / f"{stage}.ipynb"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's folder."""
+
+    path: Path
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the tables."""
+        return self.path / "tables"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self.path / "figures"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the report."""
+        return self.path / "report"
+
+    def notebook(self, stage: str) -> Path:
+        """The executed notebook of a stage."""
+        return self.path / f"{stage}.ipynb"
+
+    def read(self, table: str) -> pd.DataFrame:
+        """Read one of the run's tables."""
+        return tables.read(table, self.tables)
+
+    def write(self, table: str, frame: pd.DataFrame) -> None:
+        """Write one of the run's tables."""
+        tables.write(table, frame, self.tables)
+
+    def save_figure(self, name: str, figure: Any) -> Any:
+        """Save a figure as PNG and SVG, and return it so that a notebook shows it."""
+        self.figures.mkdir(parents=True, exist_ok=True)
+        for suffix in ("png", "svg"):
+            figure.savefig(self.figures / f"{name}.{suffix}", bbox_inches="tight")
+        return figure
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What ``run.json`` holds; empty before anything was recorded."""
+        path = self.path / "run.json"
+        if not path.is_file():
+            return {}
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
+
+    def update_record(self, **entries: Any) -> None:
+        """Replace entries of ``run.json``."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.record | entries, indent=1, ensure_ascii=False)
+        temporary = self.path / ".run.json.tmp"
+        temporary.write_text(text + "\n", encoding="utf-8")
+        os.replace(temporary, self.path / "run.json")
+
+    @property
+    def inputs(self) -> dict[str, dict[str, str]]:
+        """What notebook 1 recorded of corpus, index and model.
+
+        Raises
+        ------
+        RunError
+            Notebook 1 has not been run for this folder.
+        """
+        inputs: dict[str, dict[str, str]] | None = self.record.get("inputs")
+        if inputs is None:
+            raise RunError(f"{self.path}: no inputs are recorded; run notebook {STAGES[0]} first")
+        return inputs
+
+    def input_path(self, name: str) -> str:
+        """Path (or hub name) of an input: ``corpus``, ``heldout``, ``model`` or ``index``.
+
+        Empty for ``heldout`` where none was given.
+        """
+        return self.inputs.get(name, {"path": ""})["path"]
+
+
+def open_run(output: str) -> RunFolder:
+    """Folder of a run; relative paths start at the project's root."""
+    return RunFolder(resolve(output))
+
+
+def prepare_inputs(
+    run: RunFolder,
+    *,
+    corpus: str,
+    heldout: str,
+    model: str,
+    tokenizer: str,
+    index: str,
+    text_field: str,
+    id_field: str,
+    cache: str,
+) -> pd.DataFrame:
+    """Find or make corpus, held-out documents, model and index, and record them in ``run.json``.
+
+    Parameters
+    ----------
+    corpus, heldout, model : str
+        Paths (a hub name for the model), or ``demo``. ``heldout`` may be empty.
+    tokenizer : str
+        Tokenizer of the index: a folder, file or hub name. Empty: the model's.
+    index : str
+        Folder of a ready index of this corpus. Empty: built once, and found again by content.
+    text_field, id_field : str
+        Keys of text and id in the corpus.
+    cache : str
+        Folder for the demonstration's files and for indexes.
+
+    Returns
+    -------
+    DataFrame
+        ``path`` and ``sha256`` of each input, by name.
+    """
+    from propme.index import open_index
+
+    paths = _input_paths(corpus, heldout, model, resolve(cache))
+    corpus_hash = _content_hash(paths["corpus"])
+    if index:
+        folder = resolve(index)
+    else:
+        name = tokenizer or paths["model"]
+        local = resolve(name)
+        source = str(local) if local.exists() else name
+        fields = (text_field, id_field)
+        folder = _ensure_index(Path(paths["corpus"]), corpus_hash, source, fields, resolve(cache))
+    open_index(folder)
+    inputs = {name: {"path": path, "sha256": _content_hash(path)} for name, path in paths.items()}
+    inputs["index"] = {"path": str(folder), "sha256": sha256_of(folder / "manifest.json")}
+    run.update_record(inputs=inputs)
+    return pd.DataFrame.from_dict(inputs, orient="index")
+
+
+def _input_paths(corpus: str, heldout: str, model: str, cache: Path) -> dict[str, str]:
+    given = {"corpus": corpus, "heldout": heldout, "model": model}
+    paths = {name: value for name, value in given.items() if value}
+    if DEMO in paths.values():
+        from propme.demo import ensure_demo
+
+        demo = ensure_demo(cache)
+        paths = {n: str(getattr(demo, n)) if v == DEMO else v for n, v in paths.items()}
+    for name, path in paths.items():
+        if resolve(path).exists():
+            paths[name] = str(resolve(path))
+        elif name != "model":
+            raise InputError(f"no such file; give it as parameter {name!r}", path)
+    return paths
+
+
+def _ensure_index(
+    corpus: Path, corpus_hash: str, tokenizer: str, fields: tuple[str, str], cache: Path
+) -> Path:
+    from propme.index import Tokenizer, build_index
+
+    loaded = Tokenizer.load(tokenizer)
+    key = hashlib.sha256("\0".join([corpus_hash, loaded.fingerprint, *fields]).encode())
+    folder = cache / f"index-{key.hexdigest()[:12]}"
+    if not folder.exists():
+        build_index(read_documents(corpus, *fields), loaded, folder)
+    return folder
+
+
+def _content_hash(path: str) -> str:
+    """SHA-256 of a file, or of a folder's files and names; empty for a name on the hub."""
+    target = Path(path)
+    if target.is_file():
+        return sha256_of(target)
+    if not target.is_dir():
+        return ""
+    digest = hashlib.sha256()
+    for file in sorted(p for p in target.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(target)}\0{sha256_of(file)}\0".encode())
+    return digest.hexdigest()
+
+
+def effective_parameters(
+    files: Sequence[Path], overrides: Mapping[str, Any], output: str | None
+) -> dict[str, Any]:
+    """All parameters of a run: the notebooks' defaults, then the files, then the overrides."""
+    declared = parameters.declared_in_all(notebook_path(stage) for stage in STAGES)
+    given: dict[str, Any] = {}
+    for file in files:
+        try:
+            given |= parameters.check(parameters.read_file(file), declared)
+        except ParameterError as error:
+            raise ParameterError(f"{file}: {error}") from error
+    given |= parameters.check(overrides, declared)
+    if output is not None:
+        given["output"] = output
+    return {name: given.get(name, p.default) for name, p in declared.items()}
+
+
+def run(
+    files: Sequence[Path], overrides: Mapping[str, Any] | None = None, output: str | None = None
+) -> RunFolder:
+    """Execute the notebooks in order and render the report.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        YAML files of parameters; a later one wins.
+    overrides : mapping, optional
+        Single parameters; they win over the files.
+    output : str, optional
+        Folder of the run; wins over the parameter of that name.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is unknown or has a wrong type. Nothing has been run then.
+    RunError
+        A notebook failed. Its executed copy holds the traceback; later ones were not run.
+    """
+    from propme.report import write_report
+
+    effective = effective_parameters(files, overrides or {}, output)
+    folder = open_run(effective["output"])
+    folder.update_record(
+        parameters=effective,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        versions=_versions(),
+        stages={},
+    )
+    for stage in STAGES:
+        print(f"{stage} ...", flush=True)
+        seconds = _execute(stage, folder, effective)
+        print(f"{stage} done in {seconds:.0f} s", flush=True)
+        stages = folder.record["stages"] | {stage: {"seconds": round(seconds, 1)}}
+        folder.update_record(stages=stages, peak_memory_bytes=_peak_memory_of_children())
+    folder.update_record(
+        tables={path.stem: sha256_of(path) for path in sorted(folder.tables.glob("*.parquet"))}
+    )
+    write_report(folder.path, STAGES)
+    return folder
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _peak_memory_of_children() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+
+
+def _execute(stage: str, folder: RunFolder, effective: Mapping[str, Any]) -> float:
+    """Execute one notebook with its own share of the parameters; return the seconds it took."""
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    own = parameters.declared_in(notebook_path(stage))
+    executed = folder.notebook(stage)
+    start = time.monotonic()
+    try:
+        with _shown_progress(stage), _kernel_manager() as kernel_manager:
+            papermill.execute_notebook(
+                str(notebook_path(stage)),
+                str(executed),
+                parameters={name: effective[name] for name in own},
+                kernel_name="python3",
+                kernel_manager_class=kernel_manager,
+                progress_bar=False,
+                cwd=str(project_root()),
+            )
+    except PapermillExecutionError as error:
+        raise RunError(
+            f"{stage} failed: {error.ename}: {error.evalue}\nThe traceback is in {executed}"
+        ) from error
+    except DeadKernelError as error:
+        raise RunError(
+            f"{stage}: the process that ran it died, most likely killed for want of memory;"
+            " lower batch_size or use a smaller model or index"
+        ) from error
+    return time.monotonic() - start
+
+
+@contextmanager
+def _kernel_manager() -> Iterator[type]:
+    """A kernel manager that starts this interpreter, whatever kernels are installed.
+
+    It talks over sockets in a private folder: no port is taken, and nobody else can listen.
+    """
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+
+    with tempfile.TemporaryDirectory(prefix="propme-kernel-") as folder:
+
+        class ThisInterpreter(AsyncKernelManager):
+            transport = "ipc"
+            ip = str(Path(folder) / "socket")
+            kernel_spec = KernelSpec(
+                argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                display_name="Python 3",
+                language="python",
+            )
+
+        yield ThisInterpreter
+
+
+@contextmanager
+def _shown_progress(stage: str) -> Iterator[None]:
+    """Show on this terminal what the notebook's process reports of its progress."""
+    from tqdm import tqdm
+
+    with tempfile.TemporaryDirectory(prefix="propme-progress-") as folder:
+        path = Path(folder) / "progress.json"
+        os.environ[progress.FILE_VARIABLE] = str(path)
+        finished = threading.Event()
+        bar = tqdm(total=1, desc=stage, disable=None, dynamic_ncols=True, leave=False)
+
+        def follow() -> None:
+            while not finished.wait(0.5):
+                _show(bar, stage, progress.read(path))
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            thread.join()
+            os.environ.pop(progress.FILE_VARIABLE)
+            bar.close()
+
+
+def _show(bar: Any, stage: str, report: dict[str, Any] | None) -> None:
+    if report is None or bar.disable:
+        return
+    description = f"{stage}, {report['label']}"
+    if bar.desc != f"{description}: ":
+        bar.reset(total=report["total"])
+        bar.unit = f" {report['unit']}"
+        bar.set_description(description, refresh=False)
+    bar.n = report["done"]
+    bar.refresh()

@@ -1,0 +1,39 @@
+"""Step 2: keep the rare spans, those whose words the corpus uses least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from propme.index.protocol import Index
+
+
+class UnigramModel:
+    """Log-probability of tokens by their frequency in the corpus, separators left out."""
+
+    def __init__(self, index: Index) -> None:
+        counts = index.unigram_counts().astype(np.float64)
+        with np.errstate(divide="ignore"):
+            self._log_probability: npt.NDArray[np.float64] = np.log(counts / counts.sum())
+
+    def log_probability(self, ids: Sequence[int]) -> float:
+        """Sum of the logs. A product of frequencies would underflow to 0 at about 80 tokens."""
+        return float(self._log_probability[list(ids)].sum())
+
+
+def number_kept(n_tokens: int) -> int:
+    """``K = max(1, ceil(L / 20))`` for a generation of ``L`` tokens, in whole numbers."""
+    return max(1, (n_tokens + 19) // 20)
+
+
+def rarest(
+    spans: Sequence[tuple[int, int]], log_probabilities: Sequence[float], n_tokens: int
+) -> set[int]:
+    """Numbers of the ``K`` spans with the lowest log-probability; ties: longer, then leftmost."""
+    order = sorted(
+        range(len(spans)),
+        key=lambda i: (log_probabilities[i], spans[i][0] - spans[i][1], spans[i][0]),
+    )
+    return set(order[: number_kept(n_tokens)])

@@ -1,0 +1,228 @@
+"""The tables between notebooks: columns, types, key and meaning; the only parquet I/O.
+
+Each table is declared once. Its columns are the fields of a record (`propme.records`) or are named
+here. A table is checked when it is written and when it is read, is written by one stage, and is
+never edited in place: a new version replaces the file as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from propme import records
+from propme.errors import TableError
+
+_ARROW = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    tuple[int, ...]: pa.list_(pa.int64()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    setting: Annotated[str, "prompt setting"]
+    kind: Annotated[str, "propensity, capability or control"]
+    decoding: Annotated[str, "greedy or sampled"]
+    subset: Annotated[str, "all, or without degenerate generations"]
+    metric: Annotated[str, "name of the metric"]
+    value: Annotated[float | None, "its value; none: undefined, as with no pair at all"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    n_prompts: Annotated[int, "prompts that were resampled"]
+    n_generations: Annotated[int, "generations in the value"]
+    n_denominator: Annotated[int, "what the value is a mean over: generations or pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Propensity:
+    metric: Annotated[str, "name of the metric"]
+    decoding: Annotated[str, "greedy or sampled"]
+    subset: Annotated[str, "all, or without degenerate generations"]
+    setting: Annotated[str, "propensity setting"]
+    capability: Annotated[str, "capability setting it is compared with"]
+    f_propensity: Annotated[float | None, "the metric under the propensity setting"]
+    f_capability: Annotated[float | None, "the metric under the capability setting"]
+    value: Annotated[float | None, "f_p / (f_p + f_c), in [0, 1]; 0.5: the same in both"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    undefined: Annotated[bool, "both are 0: the value is a convention, not a measurement"]
+    n_rounds: Annotated[int, "bootstrap rounds"]
+    n_rounds_undefined: Annotated[int, "of which rounds with 0 in both"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    copies: Annotated[int, "how often the prefix's document stands in the corpus; 0: held out"]
+    decoding: Annotated[str, "greedy or sampled"]
+    metric: Annotated[str, "extraction or NVR_max"]
+    value: Annotated[float | None, "its value"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    n_prompts: Annotated[int, "prefixes with that number of copies"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name, the record that declares its columns, its key, its meaning."""
+
+    name: str
+    record: type
+    key: tuple[str, ...]
+    about: str
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Meaning of each column, by name, in order."""
+        return {
+            name: typing.get_args(hint)[1]
+            for name, hint in typing.get_type_hints(self.record, include_extras=True).items()
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema; a column that may be empty is nullable, any other is not."""
+        hints = typing.get_type_hints(self.record)
+        return pa.schema([_arrow_field(f.name, hints[f.name]) for f in fields(self.record)])
+
+
+def _arrow_field(name: str, hint: Any) -> pa.Field:
+    nullable = isinstance(hint, types.UnionType)
+    base = next(a for a in typing.get_args(hint) if a is not type(None)) if nullable else hint
+    return pa.field(name, _ARROW[base], nullable=nullable)
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table("prompts", records.Prompt, ("prompt_id",), "every prompt, used or refused"),
+        Table("generations", records.Generation, ("generation_id",), "every completion"),
+        Table("traces", records.TraceSummary, ("generation_id",), "one row a completion"),
+        Table("spans", records.Span, ("generation_id", "span"), "verbatim passages, kept or not"),
+        Table(
+            "matches",
+            records.Match,
+            ("generation_id", "span", "shard", "document"),
+            "documents that hold them",
+        ),
+        Table(
+            "metrics",
+            _Metrics,
+            ("setting", "decoding", "subset", "metric"),
+            "each metric of each setting, with its interval",
+        ),
+        Table(
+            "propensity",
+            _Propensity,
+            ("metric", "decoding", "subset", "setting", "capability"),
+            "each metric's propensity score, with its interval",
+        ),
+        Table(
+            "copies",
+            _Copies,
+            ("copies", "decoding", "metric"),
+            "extraction and recall by number of copies, where the corpus tells it",
+        ),
+    )
+}
+
+
+def to_frame(name: str, rows: Iterable[Any]) -> pd.DataFrame:
+    """Records of one table as a data frame, with the table's columns even when there is none."""
+    names = list(TABLES[name].columns)
+    return pd.DataFrame([[getattr(row, n) for n in names] for row in rows], columns=names)
+
+
+def to_records(name: str, frame: pd.DataFrame) -> list[Any]:
+    """Rows of a table as records; missing values become ``None``."""
+    table = TABLES[name]
+    rows = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False).to_pylist()
+    listed = [f.name for f in table.schema if pa.types.is_list(f.type)]
+    return [table.record(**row | {n: tuple(row[n]) for n in listed}) for row in rows]
+
+
+def write(name: str, frame: pd.DataFrame, folder: Path) -> Path:
+    """Check a table and write it to ``folder/name.parquet``, whole or not at all.
+
+    Raises
+    ------
+    TableError
+        A column is missing, unknown or of another type, or a key stands twice.
+    """
+    arrow = _checked(TABLES[name], frame, where=f"table {name!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.parquet"
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-", suffix=".tmp")
+    os.close(handle)
+    try:
+        pq.write_table(arrow, temporary, compression="zstd")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read(name: str, folder: Path) -> pd.DataFrame:
+    """Read and check ``folder/name.parquet``.
+
+    Raises
+    ------
+    TableError
+        The file is missing, unreadable, or not this table.
+    """
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise TableError(f"{path}: no such table; run the notebook that writes {name!r} first")
+    try:
+        arrow = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TableError(
+            f"{path}: not a readable parquet file ({error}); run its notebook again"
+        ) from error
+    frame: pd.DataFrame = arrow.to_pandas(types_mapper=_pandas_type)
+    _checked(TABLES[name], frame, where=str(path))
+    return frame
+
+
+def _pandas_type(arrow_type: pa.DataType) -> Any:
+    return pd.Int64Dtype() if arrow_type == pa.int64() else None
+
+
+def _checked(table: Table, frame: pd.DataFrame, where: str) -> pa.Table:
+    expected, found = list(table.columns), list(frame.columns)
+    if set(expected) != set(found):
+        raise TableError(
+            f"{where}: columns missing {sorted(set(expected) - set(found))},"
+            f" unknown {sorted(set(found) - set(expected))}"
+        )
+    try:
+        arrow = pa.Table.from_pandas(frame[expected], schema=table.schema, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TableError(f"{where}: {'; '.join(map(str, error.args))}") from error
+    for column in table.schema:
+        if not column.nullable and arrow[column.name].null_count:
+            raise TableError(f"{where}: column {column.name!r} has empty values")
+    twice = frame[frame.duplicated(list(table.key))]
+    if len(twice):
+        raise TableError(
+            f"{where}: key {table.key} stands twice: {tuple(twice.iloc[0][list(table.key)])}"
+        )
+    return arrow

@@ -1,0 +1,91 @@
+"""Intervals: percentile bootstrap over prompts, with all the generations of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from propme.errors import MetricError
+
+Floats = npt.NDArray[np.float64]
+
+ROUNDS = 10_000
+LEVEL = 0.95
+
+#: Weights held at a time, so that memory stays small for many prompts.
+_CELLS_AT_A_TIME = 4_000_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Ends of an interval and how it was made: ``bootstrap``, ``rule of three`` or ``none``."""
+
+    low: float | None
+    high: float | None
+    method: str
+
+
+def bootstrap_ratio(
+    numerator: npt.ArrayLike,
+    denominator: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    seed: int,
+    rounds: int = ROUNDS,
+) -> Floats:
+    """Resample clusters and take the ratio of the resampled sums.
+
+    Parameters
+    ----------
+    numerator, denominator : array_like, shape (n,)
+        Of each generation; a mean over generations has denominators of 1.
+    clusters : array_like, shape (n,)
+        What is resampled: the prompt of each generation. Generations of a prompt are alike, and
+        resampling them one by one would make intervals too narrow.
+    seed : int
+    rounds : int
+
+    Returns
+    -------
+    array, shape (rounds,)
+        NaN in a round whose denominator is 0.
+    """
+    _, of_cluster = np.unique(np.asarray(clusters), return_inverse=True)
+    if not of_cluster.size:
+        raise MetricError("there is no generation to resample")
+    sums = np.stack(
+        [np.bincount(of_cluster, np.asarray(x, np.float64)) for x in (numerator, denominator)], 1
+    )
+    n = len(sums)
+    rng = np.random.default_rng(seed)
+    at_a_time = max(1, _CELLS_AT_A_TIME // n)
+    resampled = np.concatenate(
+        [
+            rng.multinomial(n, np.full(n, 1 / n), size=min(at_a_time, rounds - done)) @ sums
+            for done in range(0, rounds, at_a_time)
+        ]
+    )
+    top, bottom = resampled[:, 0], resampled[:, 1]
+    ratio: Floats = np.divide(top, bottom, out=np.full(rounds, np.nan), where=bottom > 0)
+    return ratio
+
+
+def percentile_interval(samples: Floats, level: float = LEVEL) -> Interval:
+    """Percentile interval of bootstrap samples; rounds that are NaN are left out."""
+    defined = samples[~np.isnan(samples)]
+    if not defined.size:
+        return Interval(None, None, "none")
+    tail = 50 * (1 - level)
+    low, high = np.percentile(defined, [tail, 100 - tail])
+    return Interval(float(low), float(high), "bootstrap")
+
+
+def rule_of_three(n: int) -> Interval:
+    """Interval of a rate that was 0 in ``n`` independent trials: [0, 3 / n], at most 1.
+
+    With several generations a prompt, ``n`` is the number of prompts, which errs to the wide side.
+    """
+    if n < 1:
+        raise MetricError("a rate of no trials has no interval")
+    return Interval(0.0, min(1.0, 3 / n), "rule of three")
