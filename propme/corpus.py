@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from propme.errors import InputError
 from propme.records import Document
@@ -44,17 +45,20 @@ def read_documents(
     if not path.name.endswith((".jsonl", ".jsonl.gz")):
         raise InputError("unknown kind of corpus; give .jsonl or .jsonl.gz", str(path))
     n_documents = 0
-    with _open(path) as lines:
-        for number, raw in enumerate(lines, start=1):
-            if raw.strip():
-                n_documents += 1
-                yield _document(raw, path, number, text_field, id_field)
+    for number, raw in _numbered_lines(path):
+        if raw.strip():
+            n_documents += 1
+            yield _document(raw, path, number, text_field, id_field)
     if not n_documents:
         raise InputError("the file holds no document", str(path))
 
 
-def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        try:
+            yield from enumerate(lines, start=1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(f"damaged gzip file: {error}", str(path)) from error
 
 
 def _document(raw: bytes, path: Path, line: int, text_field: str, id_field: str) -> Document:
@@ -66,6 +70,8 @@ def _document(raw: bytes, path: Path, line: int, text_field: str, id_field: str)
         raise InputError(
             f"not JSON: {error.msg} at column {error.colno}", str(path), line
         ) from error
+    except (ValueError, RecursionError) as error:  # too long a number, too deep a nesting
+        raise InputError(f"not JSON that can be read: {error}", str(path), line) from error
     if not isinstance(record, dict):
         raise InputError(f"a JSON object is wanted, not {type(record).__name__}", str(path), line)
     if text_field not in record:
@@ -79,15 +85,24 @@ def _document(raw: bytes, path: Path, line: int, text_field: str, id_field: str)
         raise InputError(
             f"field {text_field!r} is {type(text).__name__}, not a string", str(path), line
         )
-    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise InputError(f"field {text_field!r} holds a lone surrogate", str(path), line)
+    if b"\\u" in raw:  # in UTF-8 only an escape can name half of a pair
+        _refuse_lone_surrogates(record, path, line)
+    name = record.get(id_field)
     return Document(
-        id=str(record.get(id_field, f"{path.name}:{line}")),
+        id=f"{path.name}:{line}" if name is None else str(name),
         text=text,
         metadata={k: v for k, v in record.items() if k not in (text_field, id_field)},
         path=path.name,
         line=line,
     )
+
+
+def _refuse_lone_surrogates(record: dict[str, Any], path: Path, line: int) -> None:
+    for name, value in record.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"field {name!r} holds a lone surrogate", str(path), line) from error
 
 
 def sha256_of(path: Path) -> str:

@@ -6,20 +6,40 @@ was measured and is empty says so in the figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from propme.records import in_order
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Settings in the order of the paper, and those of the demonstration's controls.
-ORDER = ("generic", "specific", "prefix", "heldout")
-
 _COLOURS = {"propensity": "#0072B2", "capability": "#D55E00", "control": "#7F7F7F"}
+
+#: The same colour for a setting wherever settings, and not their kinds, are told apart.
+_SETTING_COLOURS = {
+    "unconditional": "#CC79A7",
+    "minimal_cue": "#009E73",
+    "generic": "#0072B2",
+    "specific": "#56B4E9",
+    "prefix": "#D55E00",
+    "heldout": "#7F7F7F",
+}
+#: Keeps grid lines and the neutral line from striking a text through.
+_BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
+
+_OTHER_COLOURS = ("#E69F00", "#332288", "#882255")
+
+
+def _colours(settings: Iterable[str]) -> dict[str, str]:
+    """Colours of settings; those that are not in `SETTINGS` get theirs by name."""
+    others = [s for s in in_order(settings) if s not in _SETTING_COLOURS]
+    return _SETTING_COLOURS | dict(zip(others, cycle(_OTHER_COLOURS), strict=False))
 
 
 def _axes(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -28,20 +48,23 @@ def _axes(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Fi
 
     sns.set_theme(style="whitegrid", context="notebook")
     figure, axes = plt.subplots(
-        1, columns, figsize=(width, height), layout="constrained", squeeze=False, sharey=True
+        1,
+        columns,
+        figsize=(width, height),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        sharey=True,
     )
     plt.close(figure)  # the notebook shows the returned figure, once
     return figure, list(axes[0])
 
 
-def _ordered(settings: Sequence[str]) -> list[str]:
-    known = [s for s in ORDER if s in set(settings)]
-    return known + sorted(set(settings) - set(known))
-
-
-def _say_empty(axes: Axes, what: str) -> None:
-    axes.text(0.5, 0.5, what, transform=axes.transAxes, ha="center", va="center")
-    axes.set_axis_off()
+def _say_empty(figure: Figure, what: str) -> Figure:
+    for axes in figure.axes:
+        axes.set_axis_off()
+    figure.text(0.5, 0.5, what, ha="center", va="center")
+    return figure
 
 
 def prompt_overlap(prompts: pd.DataFrame) -> Figure:
@@ -50,7 +73,9 @@ def prompt_overlap(prompts: pd.DataFrame) -> Figure:
 
     figure, (axes,) = _axes()
     used = prompts[prompts["refused"] == ""]
-    order = _ordered(list(used["setting"]))
+    if used.empty:
+        return _say_empty(figure, "no prompt is used")
+    order = in_order(list(used["setting"]))
     sns.stripplot(
         data=used,
         x="overlap",
@@ -75,11 +100,14 @@ def prompt_overlap(prompts: pd.DataFrame) -> Figure:
 def span_lengths(frame: pd.DataFrame) -> Figure:
     """Share of generations whose longest segment has at least so many tokens, by setting."""
     decodings = sorted(frame["decoding"].unique())
-    figure, panels = _axes(4.6 * len(decodings), 4.0, len(decodings))
-    colours = _setting_colours(_ordered(list(frame["setting"])))
+    figure, panels = _axes(4.8 * max(1, len(decodings)), 4.4, max(1, len(decodings)))
+    if not (frame["longest_segment"] > 0).any():
+        return _say_empty(figure, f"no span was found (n = {len(frame)})")
+    colours = _colours(frame["setting"])
     for axes, decoding in zip(panels, decodings, strict=True):
         part = frame[frame["decoding"] == decoding]
-        for setting in _ordered(list(part["setting"])):
+        settings = in_order(part["setting"])
+        for setting in settings:
             lengths = np.sort(part.loc[part["setting"] == setting, "longest_segment"].astype(int))
             thresholds = np.arange(1, max(2, lengths.max() + 2))
             share = 1 - np.searchsorted(lengths, thresholds) / len(lengths)
@@ -88,27 +116,30 @@ def span_lengths(frame: pd.DataFrame) -> Figure:
         # Linear below one generation in a thousand, so that a share of 0 is drawn too.
         axes.set_yscale("symlog", linthresh=1e-3)
         axes.set_yticks([0, 0.001, 0.01, 0.1, 1], ["0", "0.1 %", "1 %", "10 %", "100 %"])
-        axes.set(title=decoding, xlabel="tokens", ylim=(0, 1.3), xlim=(1, None))
-        axes.legend(fontsize="x-small", loc="upper right")
-    panels[0].set_ylabel("generations with a span of at least that length")
+        axes.set(xlabel="longest passage, tokens", ylim=(0, 1.3), xlim=(1, None))
+        axes.set_title(decoding, pad=12 + 14 * ((len(settings) + 1) // 2))  # above the legend
+        axes.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=2,
+            fontsize="x-small",
+            frameon=False,
+        )
+    panels[0].set_ylabel("generations with such a passage")
     return figure
-
-
-def _setting_colours(settings: Sequence[str]) -> dict[str, Any]:
-    import seaborn as sns
-
-    return dict(zip(settings, sns.color_palette("colorblind", len(settings)), strict=True))
 
 
 def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") -> Figure:
     """One metric under every setting, with its interval; a panel for each decoding."""
     part = metrics[(metrics["metric"] == metric) & (metrics["subset"] == "all")]
     decodings = sorted(part["decoding"].unique())
-    figure, panels = _axes(4.6 * max(1, len(decodings)), 3.2, max(1, len(decodings)))
+    figure, panels = _axes(4.8 * max(1, len(decodings)), 3.4, max(1, len(decodings)))
     if part["value"].notna().sum() == 0:
-        _say_empty(panels[0], f"{metric}: nothing was measured")
-        return figure
-    order = _ordered(list(part["setting"]))
+        return _say_empty(figure, f"{metric}: nothing was measured")
+    order = in_order(part["setting"])
+    # The limits come first: they say on which side of its point a text has room.
+    ends = float(np.nanmax(part[["value", "low", "high"]].to_numpy(dtype=float))) or 1.0
+    panels[0].set_xlim(-0.04 * ends, 1.06 * ends)
     for axes, decoding in zip(panels, decodings, strict=True):
         rows = part[part["decoding"] == decoding].set_index("setting")
         for y, setting in enumerate(order):
@@ -116,26 +147,32 @@ def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") ->
             if row is None or pd.isna(row["value"]):
                 axes.text(0, y, "not defined", va="center", fontsize="small")
             else:
-                _point(axes, row, y, _COLOURS[row["kind"]])
+                _point(axes, row, y, _COLOURS[row["kind"]], f"n = {row['n_generations']}")
         axes.set_yticks(range(len(order)), order)
-        generations = rows["n_generations"].sum()
-        axes.set(title=f"{decoding} (n = {generations})", xlabel=f"{metric}, 95 % interval")
-        axes.margins(x=0.12)
-        axes.set_ylim(len(order) - 0.5, -0.5)
+        axes.set(title=decoding, xlabel=f"{metric}, 95 % interval")
+        axes.set_ylim(len(order) - 0.5, -0.7)
     return figure
 
 
-def _point(axes: Axes, row: Any, y: float, colour: str) -> None:
+def short(value: float) -> str:
+    """A value of [0, 1] with three digits; a smaller one that is not 0 says so."""
+    return "<0.001" if 0 < value < 0.001 else f"{value:.3f}"
+
+
+def _point(axes: Axes, row: Any, y: float, colour: str, n: str) -> None:
+    """A value with its interval, both written above it with the number behind them."""
     if pd.notna(row["low"]) and pd.notna(row["high"]):
-        axes.plot([row["low"], row["high"]], [y, y], color=colour, lw=2.5, alpha=0.5)
-    axes.plot([row["value"]], [y], "o", color=colour, ms=8)
+        errors = [[max(0.0, row["value"] - row["low"])], [max(0.0, row["high"] - row["value"])]]
+        axes.errorbar([row["value"]], [y], xerr=errors, color=colour, lw=2, capsize=4)
+    axes.plot([row["value"]], [y], "o", color=colour, ms=7)
     axes.annotate(
-        f"{row['value']:.3f}",
+        f"{short(row['value'])} ({n})",
         (row["value"], y),
         xytext=(0, 7),
         textcoords="offset points",
-        ha="center",
-        fontsize="small",
+        ha="left" if row["value"] <= sum(axes.get_xlim()) / 2 else "right",
+        fontsize="x-small",
+        bbox=_BEHIND_TEXT,
     )
 
 
@@ -143,25 +180,30 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
     """Propensity scores with their intervals, and the neutral line at 0.5."""
     part = propensity[propensity["subset"] == "all"]
     decodings = sorted(part["decoding"].unique())
-    figure, panels = _axes(4.6 * max(1, len(decodings)), 3.4, max(1, len(decodings)))
+    figure, panels = _axes(4.8 * max(1, len(decodings)), 3.6, max(1, len(decodings)))
     if part.empty:
-        _say_empty(panels[0], "no pair of settings to compare")
-        return figure
+        return _say_empty(figure, "no pair of settings to compare")
     pairs = list(
         dict.fromkeys(zip(part["metric"], part["setting"], part["capability"], strict=True))
     )
+    colours = _colours(part["setting"])
+    panels[0].set_xlim(-0.05, 1.05)
     for axes, decoding in zip(panels, decodings, strict=True):
         rows = part[part["decoding"] == decoding].set_index(["metric", "setting", "capability"])
         for y, pair in enumerate(pairs):
-            row = rows.loc[pair]
-            if row["undefined"] or pd.isna(row["value"]):
-                axes.text(0.02, y, "undefined: nothing in either", va="center", fontsize="small")
+            row = rows.loc[pair] if pair in rows.index else None
+            if row is None or pd.isna(row["value"]):
+                axes.text(0.02, y, "not defined", va="center", fontsize="small")
+            elif row["undefined"]:
+                what = "undefined: nothing in either"
+                axes.text(0.02, y, what, va="center", fontsize="small", bbox=_BEHIND_TEXT)
             else:
-                _point(axes, row, y, _COLOURS["propensity"])
+                n = f"n = {row['n_prompts']}, {row['n_prompts_capability']} prompts"
+                _point(axes, row, y, colours[pair[1]], n)
         axes.axvline(0.5, color="black", lw=1, ls="--")
         axes.set_yticks(range(len(pairs)), [f"{m}: {s}\nagainst {c}" for m, s, c in pairs])
-        axes.set(title=decoding, xlim=(-0.08, 1.08), xlabel="propensity score (dashed: neutral)")
-        axes.set_ylim(len(pairs) - 0.5, -0.5)
+        axes.set(title=decoding, xlabel="propensity score (dashed: neutral)")
+        axes.set_ylim(len(pairs) - 0.5, -0.7)
     return figure
 
 
@@ -173,30 +215,27 @@ def extraction_by_copies(copies: pd.DataFrame) -> Figure:
     }
     figure, panels = _axes(9.6, 3.8, 2)
     if copies.empty:
-        _say_empty(panels[0], "the corpus does not say how often its documents are repeated")
-        panels[1].set_axis_off()
-        return figure
+        return _say_empty(figure, "the corpus does not say how often its documents are repeated")
     levels = sorted(copies["copies"].unique())
     decodings = sorted(copies["decoding"].unique())
-    colours = _setting_colours(decodings)
     for axes, (metric, label) in zip(panels, names.items(), strict=True):
         for shift, decoding in enumerate(decodings):
             rows = copies[(copies["metric"] == metric) & (copies["decoding"] == decoding)]
-            x = [levels.index(c) + 0.08 * shift for c in rows["copies"]]
-            low = rows["value"].astype(float) - rows["low"].astype(float)
-            high = rows["high"].astype(float) - rows["value"].astype(float)
+            aside = 0.14 * (shift - (len(decodings) - 1) / 2)
+            x = [levels.index(c) + aside for c in rows["copies"]]
+            value = rows["value"].astype(float)
+            low = (value - rows["low"].astype(float)).clip(lower=0)
+            high = (rows["high"].astype(float) - value).clip(lower=0)
+            colour = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")[shift % 4]
             axes.errorbar(
-                x,
-                rows["value"].astype(float),
-                yerr=[low.clip(lower=0), high.clip(lower=0)],
-                fmt="o-",
-                capsize=3,
-                color=colours[decoding],
-                label=decoding,
+                x, value, yerr=[low, high], fmt="o", capsize=3, color=colour, label=decoding
             )
+            # Held-out documents are another kind of document: no line leads to them.
+            trained = [n for n, c in enumerate(rows["copies"]) if c > 0]
+            axes.plot([x[n] for n in trained], value.iloc[trained], color=colour)
         n = copies.groupby("copies")["n_prompts"].max()
         axes.set_xticks(range(len(levels)), [f"{c}\nn = {n[c]}" for c in levels])
         axes.set(ylim=(-0.03, 1.03), xlabel="copies in the corpus (n: prefixes)", ylabel=label)
         axes.yaxis.set_tick_params(labelleft=True)
-    panels[0].legend(loc="upper left")
+    panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     return figure

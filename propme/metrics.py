@@ -160,10 +160,11 @@ def metric_table(
     frame: pd.DataFrame, names: Iterable[str] = METRICS, seed: int = 0, rounds: int = ROUNDS
 ) -> pd.DataFrame:
     """Each metric of each setting and decoding, with its interval: the table ``metrics``."""
+    chosen = [_metric(name) for name in names]
     rows = []
     for group in _groups(frame):
-        for name in names:
-            samples = _Samples.of(group, METRICS[name], seed, rounds)
+        for metric in chosen:
+            samples = _Samples.of(group, metric, seed, rounds)
             interval = samples.interval()
             rows.append(
                 {
@@ -171,7 +172,7 @@ def metric_table(
                     "kind": group.kind,
                     "decoding": group.decoding,
                     "subset": group.subset,
-                    "metric": name,
+                    "metric": metric.name,
                     "value": samples.value,
                     "low": interval.low,
                     "high": interval.high,
@@ -195,17 +196,17 @@ def propensity_table(
     Raises
     ------
     MetricError
-        A metric is not in [0, 1], or there is no capability setting.
+        A metric is unknown or not in [0, 1], or there is no capability setting.
     """
     groups = list(_groups(frame))
     capabilities = [group for group in groups if group.kind == "capability"]
     if not capabilities:
         raise MetricError("no setting of kind 'capability' to compare with; add prefix prompts")
     rows = []
-    for name in names:
-        if not METRICS[name].in_unit_interval:
+    for metric in map(_metric, names):
+        if not metric.in_unit_interval:
             raise MetricError(
-                f"{name} is not in [0, 1] and has no propensity score; normalise it first"
+                f"{metric.name} is not in [0, 1] and has no propensity score; normalise it first"
             )
         for capability in capabilities:
             for group in groups:
@@ -214,8 +215,14 @@ def propensity_table(
                     capability.subset,
                 )
                 if group.kind == "propensity" and comparable:
-                    rows.append(_propensity_row(METRICS[name], group, capability, seed, rounds))
+                    rows.append(_propensity_row(metric, group, capability, seed, rounds))
     return pd.DataFrame(rows, columns=list(tables.TABLES["propensity"].columns))
+
+
+def _metric(name: str) -> Metric:
+    if name not in METRICS:
+        raise MetricError(f"unknown metric {name!r}; known are {', '.join(METRICS)}")
+    return METRICS[name]
 
 
 @dataclass(frozen=True)
@@ -252,8 +259,8 @@ class _Samples:
     @classmethod
     def of(cls, group: _Group, metric: Metric, seed: int, rounds: int) -> _Samples:
         top, bottom = metric.ratio(group.frame)
-        # Another seed for each group: settings that are compared must be resampled independently.
-        name = f"{seed}\0{group.setting}\0{group.decoding}\0{group.subset}".encode()
+        # Another seed for each setting: those that are compared must be resampled independently.
+        name = f"{seed}\0{group.setting}\0{group.decoding}".encode()
         group_seed = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
         total = float(bottom.sum())
         return cls(
@@ -267,9 +274,9 @@ class _Samples:
     def interval(self) -> Interval:
         if self.value is None or (self.value == 0 and not self.in_unit_interval):
             return Interval(None, None, "none")
-        return (
-            rule_of_three(self.n_prompts) if self.value == 0 else percentile_interval(self.rounds)
-        )
+        if self.in_unit_interval and self.value in (0, 1):
+            return rule_of_three(self.n_prompts, of_ones=self.value == 1)
+        return percentile_interval(self.rounds)
 
 
 def _propensity_row(
@@ -285,6 +292,8 @@ def _propensity_row(
         "capability": capability.setting,
         "f_propensity": f_p.value,
         "f_capability": f_c.value,
+        "n_prompts": f_p.n_prompts,
+        "n_prompts_capability": f_c.n_prompts,
         "n_rounds": rounds,
     }
     if f_p.value is None or f_c.value is None:
@@ -311,12 +320,18 @@ def _propensity_row(
 
 
 def _propensity_interval(f_p: _Samples, f_c: _Samples, both: Any) -> Interval:
-    """Of rounds in which the score is defined; from the rule of three where ``f_p`` is 0."""
+    """Of rounds in which the score is defined.
+
+    Where a metric is 0 or 1, so is every round of it; the score's ends then come from the ends of
+    the two metrics' own intervals.
+    """
     if f_p.value == 0 and f_c.value == 0:
         return Interval(None, None, "none")
-    if f_p.value == 0:
-        bound, lowest = rule_of_three(f_p.n_prompts), percentile_interval(f_c.rounds).low
-        return Interval(0.0, float(propensity(bound.high or 0.0, lowest or 0.0)), "rule of three")
+    own_p, own_c = f_p.interval(), f_c.interval()
+    if "rule of three" in (own_p.method, own_c.method):
+        low = propensity(own_p.low or 0.0, own_c.high or 0.0)
+        high = propensity(own_p.high or 0.0, own_c.low or 0.0)
+        return Interval(float(low), float(high), "rule of three")
     return percentile_interval(propensity(f_p.rounds[both], f_c.rounds[both]))
 
 
@@ -327,6 +342,7 @@ def copies_table(frame: pd.DataFrame, seed: int = 0, rounds: int = ROUNDS) -> pd
     """
     rows = []
     known = frame[frame["copies"].notna() & (frame["target"] != "")]
+    known = known.astype({"copies": int})  # beside empty values they may be floats
     for (copies, decoding), part in known.groupby(["copies", "decoding"], sort=True):
         n_copies = int(str(copies))
         group = _Group(f"copies {n_copies}", "", str(decoding), "all", part)

@@ -49,7 +49,7 @@ def declared_in(notebook: Path) -> dict[str, Parameter]:
     """
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"not a readable notebook ({error})", str(notebook)) from error
     tagged = [c for c in cells if TAG in c.get("metadata", {}).get("tags", [])]
     if len(tagged) != 1:
@@ -60,7 +60,7 @@ def declared_in(notebook: Path) -> dict[str, Parameter]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    parameters = (_declaration(s, comments, notebook) for s in ast.parse(source).body)
+    parameters = [_declaration(s, comments, notebook) for s in ast.parse(source).body]
     return {parameter.name: parameter for parameter in parameters}
 
 
@@ -68,14 +68,24 @@ def _declaration(statement: ast.stmt, comments: Mapping[int, str], notebook: Pat
     match statement:
         case ast.AnnAssign(
             target=ast.Name(id=name), annotation=ast.Name(id=type_name), value=ast.expr() as value
-        ) if type_name in _TYPES:
-            about = comments.get(statement.lineno, "")
+        ) if type_name in _TYPES and _is_literal(value):
+            # A long declaration is broken over lines, and its comment may stand on any of them.
+            lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+            about = " ".join(comments[line] for line in lines if line in comments)
             return Parameter(name, type_name, ast.literal_eval(value), about)
     raise InputError(
         f"{ast.unparse(statement)!r} in the parameters cell is no declaration such as"
         f" 'name: int = 1  # meaning'; types are {', '.join(_TYPES)}",
         str(notebook),
     )
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except ValueError:
+        return False
+    return True
 
 
 def declared_in_all(notebooks: Iterable[Path]) -> dict[str, Parameter]:
@@ -92,6 +102,20 @@ def declared_in_all(notebooks: Iterable[Path]) -> dict[str, Parameter]:
     return together
 
 
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML's safe loader, which also refuses a name that stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in names:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} stands twice", problem_mark=key.start_mark
+                )
+            names.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Parameters of a YAML file: one mapping of names to values.
 
@@ -101,9 +125,11 @@ def read_file(path: Path) -> dict[str, Any]:
         The file is missing, is not YAML, or holds something else; it names the line.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)  # noqa: S506
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", str(path)) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"not text in UTF-8 ({error})", str(path)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
@@ -180,7 +206,10 @@ def _as_float(value: Any) -> float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # a whole number beyond any float
+        return None
 
 
 def _as_list(value: Any) -> list[Any] | None:

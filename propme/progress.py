@@ -48,7 +48,7 @@ def _bar(items: Iterable[Item], label: str, total: int | None, unit: str) -> Ite
 def _report(
     items: Iterable[Item], label: str, total: int | None, unit: str, path: Path
 ) -> Iterator[Item]:
-    last, done = 0.0, 0
+    last, done = float("-inf"), 0
 
     def write() -> None:
         temporary = path.with_suffix(".tmp")

@@ -8,7 +8,7 @@ each column's meaning in its annotation, so that nothing is declared twice (see 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,6 +16,9 @@ from propme.errors import ParameterError
 
 #: What a prompt setting is used for.
 KINDS = ("propensity", "capability", "control")
+
+#: Settings in the order in which they are shown: the paper's, then the control.
+SETTINGS = ("unconditional", "minimal_cue", "generic", "specific", "prefix", "heldout")
 
 #: How much of a generation a document holds, most first.
 TIERS = ("full_raw", "full_normalized", "partial")
@@ -155,7 +158,7 @@ class Span:
     text: Annotated[str, "the passage"]
     log_probability: Annotated[float, "sum of the logs of its tokens' corpus frequencies"]
     n_occurrences: Annotated[int, "how often it stands in the corpus, exactly"]
-    n_documents: Annotated[int, "in how many distinct documents"]
+    n_documents: Annotated[int, "in how many distinct documents, counted for kept spans"]
     documents_exact: Annotated[bool, "whether that number is exact, not a lower bound"]
     dropped: Annotated[str, "why it is left out: short, blank, common; empty: it is kept"] = ""
     segment: Annotated[int | None, "final segment it belongs to; none when dropped"] = None
@@ -183,7 +186,9 @@ class Match:
     document_id: Annotated[str, "id from the document's metadata"]
     source: Annotated[str, "source from the document's metadata"]
     licence: Annotated[str, "licence from the document's metadata"]
-    offset: Annotated[int, "token of the document at which the match starts"]
+    offset: Annotated[
+        int, "token of the document at which the match starts; of span -1: its second word"
+    ]
     window: Annotated[str, "document text around the match"]
     window_char_start: Annotated[int, "first character of the match in the window"]
     window_char_stop: Annotated[int, "one past its last character in the window"]
@@ -230,6 +235,12 @@ class Trace:
     summary: TraceSummary
     spans: tuple[Span, ...]
     matches: tuple[Match, ...]
+
+
+def in_order(settings: Iterable[str]) -> list[str]:
+    """Distinct settings in the order of `SETTINGS`, others after them by name."""
+    given = set(settings)
+    return [s for s in SETTINGS if s in given] + sorted(given - set(SETTINGS))
 
 
 def metadata_field(metadata: Mapping[str, Any], *names: str) -> str:

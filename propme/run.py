@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import sys
 import tempfile
 import threading
@@ -289,6 +290,7 @@ def run(
 
     effective = effective_parameters(files, overrides or {}, output)
     folder = open_run(effective["output"])
+    _remove_rendered(folder)
     folder.update_record(
         parameters=effective,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -308,6 +310,13 @@ def run(
     )
     write_report(folder.path, STAGES)
     return folder
+
+
+def _remove_rendered(folder: RunFolder) -> None:
+    """Remove what shows an earlier run, so that a failed one is not taken for its success."""
+    for stage in STAGES:
+        folder.notebook(stage).unlink(missing_ok=True)
+    shutil.rmtree(folder.report, ignore_errors=True)
 
 
 def _versions() -> dict[str, str]:
@@ -372,7 +381,10 @@ def _kernel_manager() -> Iterator[type]:
             transport = "ipc"
             ip = str(Path(folder) / "socket")
             kernel_spec = KernelSpec(
-                argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                argv=[
+                    *(sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"),
+                    "--log-level=CRITICAL",  # it calls its own orderly end an error
+                ],
                 display_name="Python 3",
                 language="python",
             )

@@ -31,6 +31,13 @@ _ARROW = {
     tuple[int, ...]: pa.list_(pa.int64()),
 }
 
+#: What arrow would silently turn into another type: "1" and True into 1, and 1 into True.
+_CAST_BY_ARROW = {
+    pa.int64(): ("string", "boolean"),
+    pa.float64(): ("string", "boolean"),
+    pa.bool_(): ("string", "integer", "floating"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Metrics:
@@ -61,6 +68,8 @@ class _Propensity:
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
     interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    n_prompts: Annotated[int, "prompts behind the metric under the propensity setting"]
+    n_prompts_capability: Annotated[int, "prompts behind it under the capability setting"]
     undefined: Annotated[bool, "both are 0: the value is a convention, not a measurement"]
     n_rounds: Annotated[int, "bootstrap rounds"]
     n_rounds_undefined: Annotated[int, "of which rounds with 0 in both"]
@@ -199,6 +208,13 @@ def read(name: str, folder: Path) -> pd.DataFrame:
         ) from error
     frame: pd.DataFrame = arrow.to_pandas(types_mapper=_pandas_type)
     _checked(TABLES[name], frame, where=str(path))
+    for column in TABLES[name].schema:
+        found = arrow.schema.field(column.name).type
+        if found != column.type:
+            raise TableError(
+                f"{path}: column {column.name!r} is {found}, not {column.type};"
+                " run its notebook again"
+            )
     return frame
 
 
@@ -206,23 +222,31 @@ def _pandas_type(arrow_type: pa.DataType) -> Any:
     return pd.Int64Dtype() if arrow_type == pa.int64() else None
 
 
+def _check_column(column: pa.Field, values: pd.Series[Any], where: str) -> None:
+    """What arrow does not refuse, or refuses in other words."""
+    if not column.nullable and values.isna().any():
+        raise TableError(f"{where}: column {column.name!r} has empty values")
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if kind in _CAST_BY_ARROW.get(column.type, ()):
+        raise TableError(f"{where}: column {column.name!r} is {kind}, not {column.type}")
+
+
 def _checked(table: Table, frame: pd.DataFrame, where: str) -> pa.Table:
     expected, found = list(table.columns), list(frame.columns)
-    if set(expected) != set(found):
+    if set(expected) != set(found) or len(expected) != len(found):
         raise TableError(
             f"{where}: columns missing {sorted(set(expected) - set(found))},"
-            f" unknown {sorted(set(found) - set(expected))}"
+            f" unknown {sorted(set(found) - set(expected))},"
+            f" twice {sorted({name for name in found if found.count(name) > 1})}"
         )
+    for column in table.schema:
+        _check_column(column, frame[column.name], where)
     try:
         arrow = pa.Table.from_pandas(frame[expected], schema=table.schema, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise TableError(f"{where}: {'; '.join(map(str, error.args))}") from error
-    for column in table.schema:
-        if not column.nullable and arrow[column.name].null_count:
-            raise TableError(f"{where}: column {column.name!r} has empty values")
-    twice = frame[frame.duplicated(list(table.key))]
+    twice = frame.loc[frame.duplicated(list(table.key)), list(table.key)]
     if len(twice):
-        raise TableError(
-            f"{where}: key {table.key} stands twice: {tuple(twice.iloc[0][list(table.key)])}"
-        )
+        first = tuple(twice.to_dict("records")[0].values())
+        raise TableError(f"{where}: key {table.key} stands twice: {first}")
     return arrow

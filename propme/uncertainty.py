@@ -81,11 +81,16 @@ def percentile_interval(samples: Floats, level: float = LEVEL) -> Interval:
     return Interval(float(low), float(high), "bootstrap")
 
 
-def rule_of_three(n: int) -> Interval:
-    """Interval of a rate that was 0 in ``n`` independent trials: [0, 3 / n], at most 1.
+def rule_of_three(n: int, of_ones: bool = False) -> Interval:
+    """Interval of a rate that was 0 in ``n`` independent trials: [0, 3 / n], cut to [0, 1].
+
+    ``of_ones``: of one that was 1 in all of them, [1 - 3 / n, 1]. A bootstrap of equal values would
+    claim certainty.
 
     With several generations a prompt, ``n`` is the number of prompts, which errs to the wide side.
     """
     if n < 1:
         raise MetricError("a rate of no trials has no interval")
-    return Interval(0.0, min(1.0, 3 / n), "rule of three")
+    bound = min(1.0, 3 / n)
+    low, high = (1 - bound, 1.0) if of_ones else (0.0, bound)
+    return Interval(low, high, "rule of three")

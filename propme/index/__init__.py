@@ -10,7 +10,7 @@ from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
 from propme.index.protocol import Index, Occurrences, Position
 from propme.index.tokenizer import Tokenizer
-from propme.index.verify import read_manifest, verify_index
+from propme.index.verify import read_manifest, read_tokenizer, verify_index
 
 ENGINES = ("mapped", "infini-gram")
 
@@ -47,7 +47,7 @@ def open_index(path: str | Path, engine: str = "mapped") -> MappedIndex:
         raise ParameterError(f"engine {engine!r} is unknown; it is one of {', '.join(ENGINES)}")
     folder = Path(path)
     manifest = read_manifest(folder)
-    tokenizer = Tokenizer.load(str(folder / layout.TOKENIZER))
+    tokenizer = read_tokenizer(folder)
     if engine == "mapped":
         return MappedIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
     from propme.index.engine import EngineIndex

@@ -90,7 +90,7 @@ class BruteForceIndex:
         self, shard: int, document: int, start: int = 0, stop: int | None = None
     ) -> list[int]:
         """Tokens ``[start, stop)`` of a document; the range is cut to what there is."""
-        return self._documents[document][max(start, 0) : stop]
+        return self._documents[document][max(start, 0) : None if stop is None else max(stop, 0)]
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import islice
@@ -135,7 +136,7 @@ class _ShardWriter:
         self._files["offset"].write(self._position.to_bytes(8, "little"))
         self._files["tokenized"].write(tokens)
         self._position += len(tokens)
-        self._counts += np.bincount(ids, minlength=self._counts.size) if len(ids) else 0
+        self._counts.update(ids)
         self._n_documents += 1
         line = _metadata_line(document)
         self._files["metaoff"].write(self._metadata_position.to_bytes(8, "little"))
@@ -146,7 +147,7 @@ class _ShardWriter:
         self.close()
         self._shard += 1
         self._position = self._metadata_position = self._n_documents = 0
-        self._counts = np.zeros(self._separator, np.int64)
+        self._counts: Counter[int] = Counter()
         self._files = {
             kind: (self._folder / f"{kind}.{self._shard}").open("wb")
             for kind in layout.KINDS
@@ -156,8 +157,7 @@ class _ShardWriter:
     def close(self) -> None:
         if not self._files:
             return
-        seen = np.flatnonzero(self._counts)
-        lines = [f"{token} {self._counts[token]}\n" for token in seen]
+        lines = [f"{token} {count}\n" for token, count in sorted(self._counts.items())]
         lines.append(f"{self._separator} {self._n_documents}\n")
         self._files["unigram"].write("".join(lines).encode("ascii"))
         for file in self._files.values():

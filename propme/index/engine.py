@@ -37,6 +37,7 @@ class EngineIndex(MappedIndex):
                     f"{shards}: infini-gram crashes on a path that holds {word!r}; move the index,"
                     " or use engine 'mapped'"
                 )
+        _refuse_strays(shards, len(self._shards))
         self._engine = _load_engine(shards, token_type)
 
     def find(self, ids: Sequence[int]) -> Occurrences:
@@ -87,6 +88,17 @@ class EngineIndex(MappedIndex):
         return keep_maximal(np.array(runs, np.int64).reshape(-1, 2))
 
 
+def _refuse_strays(shards: Path, n_shards: int) -> None:
+    """The engine takes every file with a kind's name in its own for one of that kind."""
+    own = {layout.shard_file(shards, k, n, n_shards) for k in layout.KINDS for n in range(n_shards)}
+    for path in sorted(set(shards.iterdir()) - own):
+        if any(kind in path.name for kind in layout.KINDS):
+            raise BrokenIndexError(
+                f"{path}: infini-gram crashes on a file that is no part of the index; move it"
+                " away, or use engine 'mapped'"
+            )
+
+
 def _load_engine(shards: Path, token_type: str) -> Any:
     try:
         from infini_gram.engine import InfiniGramEngine
@@ -99,8 +111,8 @@ def _load_engine(shards: Path, token_type: str) -> Any:
     separator = layout.separator(token_type)
     return InfiniGramEngine(
         index_dir=[str(shards)],
-        eos_token_id=separator,
-        vocab_size=separator + 1,
+        eos_token_id=0,  # only its probability calls read it, which are not used here
+        vocab_size=separator,
         version=4,
         token_dtype=token_type,
         # Prefetching costs three to four times what it saves on a local disk.

@@ -156,19 +156,49 @@ def maximal_runs(tokens, table, width, query, starts, stops):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def first_disorder(tokens, table, width, ranks):  # type: ignore[no-untyped-def]
-    """First of ``ranks`` whose suffix does not sort strictly before the next one; -1 if none."""
+def first_disorder(tokens, table, width):  # type: ignore[no-untyped-def]
+    """Rank at which the table is seen to be no sorted array of all suffixes; -1 if it is one.
+
+    Two suffixes with the same first token must be in the order of what follows that token, which
+    is a suffix too: its rank is looked up. Comparing the suffixes themselves would take hours
+    where long documents are repeated.
+    """
+    itemsize, n = tokens.itemsize, tokens.size
+    ranks = np.full(n + 1, -2, np.int64)
+    ranks[n] = -1  # the empty suffix comes first
+    for rank in range(n):
+        position = _position(table, width, rank, itemsize, n)
+        if ranks[position] != -2:
+            return rank
+        ranks[position] = rank
+    for rank in range(n - 1):
+        a = _position(table, width, rank, itemsize, n)
+        b = _position(table, width, rank + 1, itemsize, n)
+        first, second = _key(tokens[a], itemsize), _key(tokens[b], itemsize)
+        if first > second or (first == second and ranks[a + 1] > ranks[b + 1]):
+            return rank
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def first_disorder_among(tokens, table, width, ranks, most):  # type: ignore[no-untyped-def]
+    """First of ``ranks`` whose suffix does not sort strictly before the next one; -1 if none.
+
+    Suffixes that share their first ``most`` tokens are taken to be in order.
+    """
     itemsize = tokens.itemsize
     for i in range(ranks.size):
         a = _position(table, width, ranks[i], itemsize, tokens.size)
         b = _position(table, width, ranks[i] + 1, itemsize, tokens.size)
         longest = tokens.size - max(a, b)
         k = 0
-        while k < longest and tokens[a + k] == tokens[b + k]:
+        while k < min(longest, most) and tokens[a + k] == tokens[b + k]:
             k += 1
         if k == longest:
             if a <= b or a == tokens.size:
                 return ranks[i]
+        elif k == most:
+            continue
         elif _key(tokens[a + k], itemsize) >= _key(tokens[b + k], itemsize):
             return ranks[i]
     return -1

@@ -57,6 +57,11 @@ class Shard:
         document = int(after) - 1
         return document, token - self.document_bounds(document)[0]
 
+    @property
+    def metadata_lines(self) -> int:
+        """Number of metadata lines, one a document."""
+        return int(self._metadata_offsets.size)
+
     def metadata_line(self, document: int) -> bytes:
         """The JSON line that describes a document."""
         last = document + 1 == self._metadata_offsets.size

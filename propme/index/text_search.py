@@ -18,7 +18,8 @@ MOST_CANDIDATES = 10_000
 #: What may stand before a text too short for an anchor.
 _LEFT_CONTEXTS = ("", " ", "\n", '"', "(", "“")
 
-_ANCHORED = re.compile(r"\S+(?P<anchor>\s.*\S)\s+\S+", re.DOTALL)
+#: Where a word ends, and white space that is one byte begins.
+_WORD_END = re.compile(r"(?<=\S)[ \t\n\r\f\v]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,11 @@ def find_text(index: Index, text: str, most: int = MOST_CANDIDATES) -> TextOccur
 
     Notes
     -----
-    Exact for three words or more if the tokenizer splits at white space, as byte-level and
-    sentence-piece tokenizers do. A shorter text is looked up as it would be tokenised after
-    nothing, a space, a newline, a quote or a bracket: a lower bound.
+    Exact for three words or more if no token holds the end of one together with the white space
+    that follows it. Hardly any does that ends in a space; some tokenizers join a newline to the
+    sign before it, and words with such a newline between them count as one. A shorter text is
+    looked up as it would be tokenised after nothing, a space, a newline, a quote or a bracket: a
+    lower bound.
     """
     stripped = text.strip()
     if not stripped:
@@ -65,10 +68,12 @@ def find_text(index: Index, text: str, most: int = MOST_CANDIDATES) -> TextOccur
 
 def _anchor(index: Index, text: str) -> tuple[list[int], int] | None:
     """Tokens that do not depend on what stands around the text, and the character they start at."""
-    words = _ANCHORED.fullmatch(text)
-    if words is None:
+    joins = index.tokenizer.joins
+    ends = [m.start() for m in _WORD_END.finditer(text)]
+    borders = [at for at in ends if not joins(text[at - 1], text[at])]
+    if len(borders) < 2:
         return None
-    start, stop = words.span("anchor")
+    start, stop = borders[0], borders[-1]
     ids, offsets = index.tokenizer.encode_with_offsets(text)
     inside = [(t, o) for t, o in zip(ids, offsets, strict=True) if start <= o[0] and o[1] <= stop]
     if not inside or inside[0][1][0] != start or inside[-1][1][1] != stop:
@@ -79,8 +84,9 @@ def _anchor(index: Index, text: str) -> tuple[list[int], int] | None:
 def _find_anchored(
     index: Index, text: str, anchor: list[int], char_start: int, most: int
 ) -> TextOccurrences:
-    # A token holds at least one byte, so this many on each side hold the rest of the text.
-    before, total = len(text[:char_start].encode()), len(text.encode())
+    # A token holds at least one byte, so this many on each side hold the rest of the text. Three
+    # more on the left, or a character cut there would read as U+FFFD, as may the text's first one.
+    before, total = len(text[:char_start].encode()) + 3, len(text.encode())
     occurrences = index.find(anchor)
     found = []
     for number in range(min(occurrences.count, most)):
@@ -101,9 +107,13 @@ def _find_short(index: Index, text: str, most: int) -> TextOccurrences:
     for context in _LEFT_CONTEXTS:
         ids, offsets = index.tokenizer.encode_with_offsets(context + text)
         queries.add(tuple(t for t, o in zip(ids, offsets, strict=True) if o[1] > len(context)))
-    found: dict[Position, None] = {}
+    # Two queries may find the same occurrence, one with and one without a token for the space
+    # before it: what they share is the end.
+    found: dict[tuple[int, int, int], Position] = {}
     for query in sorted(queries):
         occurrences = index.find(query)
         for number in range(min(occurrences.count, most - len(found))):
-            found[index.locate(occurrences, number)] = None
-    return TextOccurrences(tuple(found), exact=False)
+            position = index.locate(occurrences, number)
+            end = position.offset + len(query)
+            found.setdefault((position.shard, position.document, end), position)
+    return TextOccurrences(tuple(found.values()), exact=False)

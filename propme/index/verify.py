@@ -1,4 +1,4 @@
-"""Prove an index: its sizes, its order, its documents, and counts taken another way."""
+"""Prove an index: its bytes, its order, its documents, and counts taken another way."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from propme.errors import BrokenIndexError
+from propme.corpus import sha256_of
+from propme.errors import BrokenIndexError, InputError
 from propme.index import kernels, layout
 from propme.index.mapped import MappedIndex, Shard
 from propme.index.tokenizer import Tokenizer
 
 #: Shards of up to this many tokens are checked whole; of larger ones, this many neighbours.
 CHECKED_NEIGHBOURS = 5_000_000
+#: Tokens of two neighbours that are compared where only some are.
+COMPARED_TOKENS = 1000
 #: N-grams whose count is compared with a scan of the tokens, per shard.
 CHECKED_COUNTS = 50
+
+_KEYS = {"token_type", "shards", "documents", "tokens", "tokenizer", "files"}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -25,14 +30,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     BrokenIndexError
-        There is no manifest, or a file is missing or of another size.
+        There is no manifest, it is damaged, or a file is missing or of another size.
     """
     path = folder / layout.MANIFEST
     if not path.is_file():
         raise BrokenIndexError(
             f"{folder}: no {layout.MANIFEST} here, so this is no finished index; build it"
         )
-    manifest: dict[str, Any] = json.loads(path.read_text())
+    manifest = _parsed(path)
     for name, expected in manifest["files"].items():
         file = folder / layout.SHARDS / name
         size = file.stat().st_size if file.is_file() else None
@@ -44,6 +49,34 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        missing = _KEYS - manifest.keys()
+    except (ValueError, AttributeError) as error:
+        raise BrokenIndexError(f"{path}: damaged ({error}); build the index again") from error
+    if missing:
+        raise BrokenIndexError(f"{path}: lacks {sorted(missing)}; build the index again")
+    return manifest
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Tokenizer of an index folder.
+
+    Raises
+    ------
+    BrokenIndexError
+        It is missing or damaged.
+    """
+    path = folder / layout.TOKENIZER
+    if not path.is_file():
+        raise BrokenIndexError(f"{path}: missing; build the index again")
+    try:
+        return Tokenizer.load(str(path))
+    except InputError as error:
+        raise BrokenIndexError(f"{error.path}: {error.message}") from error
+
+
 def verify_index(folder: Path, seed: int = 0) -> None:
     """Check every shard of an index, and raise at the first thing that is wrong.
 
@@ -53,7 +86,8 @@ def verify_index(folder: Path, seed: int = 0) -> None:
         Says which file is wrong, and how.
     """
     manifest = read_manifest(folder)
-    tokenizer = Tokenizer.load(str(folder / layout.TOKENIZER))
+    _check_bytes(folder / layout.SHARDS, manifest["files"])
+    tokenizer = read_tokenizer(folder)
     if tokenizer.fingerprint != manifest["tokenizer"]:
         raise BrokenIndexError(f"{folder / layout.TOKENIZER}: not the tokenizer it was built with")
     index = MappedIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
@@ -71,8 +105,21 @@ def verify_index(folder: Path, seed: int = 0) -> None:
         _check_counts(shard, layout.separator(manifest["token_type"]), rng, where)
 
 
+def _check_bytes(shards: Path, files: dict[str, Any]) -> None:
+    """Every file is, byte for byte, what was written."""
+    for name, expected in files.items():
+        if sha256_of(shards / name) != expected["sha256"]:
+            raise BrokenIndexError(
+                f"{shards / name}: its SHA-256 is not that in the manifest; build the index again"
+            )
+
+
 def _check_documents(shard: Shard, separator: int, where: str) -> None:
     """Every separator has its offset and metadata line, and nothing else has."""
+    if shard.metadata_lines != shard.offsets.size:
+        raise BrokenIndexError(
+            f"{where}: {shard.metadata_lines} lines of metadata for {shard.offsets.size} documents"
+        )
     starts = np.flatnonzero(shard.tokens == separator) * shard.itemsize
     if not np.array_equal(starts, shard.offsets):
         raise BrokenIndexError(f"{where}: offsets are not the separators of the tokens")
@@ -84,13 +131,15 @@ def _check_documents(shard: Shard, separator: int, where: str) -> None:
 
 
 def _check_order(shard: Shard, rng: np.random.Generator, where: str) -> None:
-    """Suffixes ascend strictly; with as many of them as tokens, they are then a permutation."""
+    """The suffix array holds every suffix, and they ascend."""
     n = shard.tokens.size
-    if n - 1 <= CHECKED_NEIGHBOURS:
-        ranks = np.arange(n - 1)
+    if n <= CHECKED_NEIGHBOURS:
+        wrong = kernels.first_disorder(shard.tokens, shard.table, shard.width)
     else:
         ranks = np.sort(rng.integers(0, n - 1, CHECKED_NEIGHBOURS))
-    wrong = kernels.first_disorder(shard.tokens, shard.table, shard.width, ranks)
+        wrong = kernels.first_disorder_among(
+            shard.tokens, shard.table, shard.width, ranks, COMPARED_TOKENS
+        )
     if wrong >= 0:
         raise BrokenIndexError(f"{where}: the suffix array is out of order at rank {wrong}")
 

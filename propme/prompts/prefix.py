@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def prefix_prompts(
     InputError
         Fewer such documents than asked for.
     """
+    copies = tuple(copies)
     wanted: dict[int | None, int] = dict.fromkeys(copies, n) if copies else {None: n}
     chosen: dict[str, Prompt] = {}
     for shard, document in _random_documents(index, seed):
@@ -58,7 +60,7 @@ def prefix_prompts(
         ids = index.document_tokens(shard, document, 0, PREFIX_TOKENS + TARGET_TOKENS)
         prompt = _prompt(index, ids, metadata, "prefix", "capability", copies_field)
         if prompt.text not in chosen:
-            chosen[prompt.text] = prompt
+            chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
             wanted[stratum] -= 1
     missing = {stratum: count for stratum, count in wanted.items() if count}
     if missing:
@@ -94,7 +96,8 @@ def heldout_prompts(
         if len(chosen) < n and len(ids) == PREFIX_TOKENS + TARGET_TOKENS:
             metadata = {"id": document.id, **document.metadata, "copies": 0}
             prompt = _prompt(index, ids, metadata, "heldout", "control", "copies")
-            chosen.setdefault(prompt.text, prompt)
+            if prompt.text not in chosen:
+                chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
     if len(chosen) < n:
         raise InputError(
             f"{len(chosen)} documents of >= {PREFIX_TOKENS + TARGET_TOKENS} tokens, {n} wanted;"
@@ -133,6 +136,12 @@ def _prompt(
         copies=_int_or_none(metadata.get(copies_field)),
         target=_decode_whole(index, ids)[len(text) :],
     )
+
+
+def _with_its_own_id(prompt: Prompt, others: Iterable[Prompt]) -> Prompt:
+    """The prompt, its id numbered if a document of the same id gave another prompt."""
+    same = sum(other.document_id == prompt.document_id for other in others)
+    return replace(prompt, prompt_id=f"{prompt.prompt_id}~{same + 1}") if same else prompt
 
 
 def _decode_whole(index: Index, ids: list[int]) -> str:

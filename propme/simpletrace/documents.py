@@ -79,14 +79,19 @@ def window_around(index: Index, position: Position, length: int, n_tokens: int) 
     start = max(0, min(position.offset - (size - length) // 2, whole - size))
     ids = index.document_tokens(position.shard, position.document, start, start + size)
     at = position.offset - start
-    before = _decode_whole(index, ids[:at])
-    through = _decode_whole(index, ids[: at + length])
-    return Window(position, index.tokenizer.decode(ids), len(before), len(through))
+    text = index.tokenizer.decode(ids)
+    char_stop = _shared(text, index.tokenizer.decode(ids[: at + length]))
+    # From behind, so that a character of which the match holds only the last bytes is left out.
+    after_start = _shared(text[::-1], index.tokenizer.decode(ids[at:])[::-1])
+    return Window(position, text, min(len(text) - after_start, char_stop), char_stop)
 
 
-def _decode_whole(index: Index, ids: list[int]) -> str:
-    """Text of tokens, less a last character of which they hold only a part."""
-    return index.tokenizer.decode(ids).rstrip("\ufffd")
+def _shared(one: str, other: str) -> int:
+    """Number of characters with which both texts begin."""
+    if one.startswith(other):  # as nearly always, and much faster than the search below
+        return len(other)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def normalize(text: str) -> str:

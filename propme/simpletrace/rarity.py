@@ -32,8 +32,9 @@ def rarest(
     spans: Sequence[tuple[int, int]], log_probabilities: Sequence[float], n_tokens: int
 ) -> set[int]:
     """Numbers of the ``K`` spans with the lowest log-probability; ties: longer, then leftmost."""
+    # Rounded: the last bits of a sum hang on the order of its terms, and must not decide a tie.
     order = sorted(
         range(len(spans)),
-        key=lambda i: (log_probabilities[i], spans[i][0] - spans[i][1], spans[i][0]),
+        key=lambda i: (round(log_probabilities[i], 9), spans[i][0] - spans[i][1], spans[i][0]),
     )
     return set(order[: number_kept(n_tokens)])

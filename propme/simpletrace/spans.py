@@ -29,8 +29,17 @@ class TracedText:
         return self.text[self.char_start : self.char_stop]
 
     def characters(self, start: int, stop: int) -> tuple[int, int]:
-        """Characters of the generation that tokens ``[start, stop)`` cover."""
-        return self.offsets[start][0], self.offsets[stop - 1][1]
+        """Characters of the generation that tokens ``[start, stop)`` hold whole.
+
+        Tokens of which each holds some bytes of a character have that character's offsets in
+        common. One cut by an end is left out: the corpus may hold another character there.
+        """
+        first, last = self.offsets[start][0], self.offsets[stop - 1][1]
+        if start:
+            first = max(first, self.offsets[start - 1][1])
+        if stop < len(self.offsets):
+            last = min(last, self.offsets[stop][0])
+        return first, max(first, last)
 
 
 def tokenise(text: str, index: Index) -> TracedText:

@@ -79,17 +79,19 @@ class Tracer:
             len(traced.ids),
         )
         common = {span.span for number, span in enumerate(candidates) if number not in kept}
-        return tuple(replace(s, dropped="common") if s.span in common else s for s in found)
+        marked = (replace(s, dropped="common") if s.span in common else s for s in found)
+        return tuple(s if s.dropped else self._with_documents_counted(s, traced) for s in marked)
+
+    def _with_documents_counted(self, span: Span, traced: spans.TracedText) -> Span:
+        occurrences = self._index.find(traced.ids[span.start : span.stop])
+        n_documents, exact = documents.count_documents(self._index, occurrences)
+        return replace(span, n_documents=n_documents, documents_exact=exact)
 
     def _span(
         self, traced: spans.TracedText, generation_id: str, number: int, start: int, stop: int
     ) -> Span:
         char_start, char_stop = traced.characters(start, stop)
         occurrences = self._index.find(traced.ids[start:stop])
-        dropped = spans.drop_reason(traced, start, stop)
-        n_documents, exact = (
-            (1, False) if dropped else documents.count_documents(self._index, occurrences)
-        )
         return Span(
             generation_id=generation_id,
             span=number,
@@ -100,9 +102,9 @@ class Tracer:
             text=traced.text[char_start:char_stop],
             log_probability=self._unigrams.log_probability(traced.ids[start:stop]),
             n_occurrences=occurrences.count,
-            n_documents=n_documents,
-            documents_exact=exact,
-            dropped=dropped,
+            n_documents=1,  # until those of the kept spans are counted
+            documents_exact=False,
+            dropped=spans.drop_reason(traced, start, stop),
         )
 
     def _merged(
@@ -141,7 +143,7 @@ class Tracer:
         matches = _with_pairs(matches, {span.span: span for span in kept})
         if not any(match.tier == "full_raw" for match in matches):
             matches += [
-                describe.match(-1, position, len(traced.ids))
+                describe.whole_match(position)
                 for position in _one_a_document(whole.positions)[: self._settings.docs_per_span]
             ]
         if not any(match.tier != "partial" for match in matches):
@@ -199,7 +201,7 @@ class Tracer:
             full_raw="full_raw" in tiers,
             full_normalized="full_normalized" in tiers and "full_raw" not in tiers,
             n_pairs=len(pairs),
-            recall_sum=sum(pairs),
+            recall_sum=sum(pairs, 0.0),
             recall_max=max((match.recall for match in matches), default=0.0),
             zlib_ratio=zlib_ratio(traced.text),
             degenerate=is_degenerate(traced.text),
@@ -219,7 +221,23 @@ class _MatchDescriber:
         self._words = normalize_words(traced.stripped)
 
     def match(self, span: int, position: Position, length: int) -> Match:
-        window = documents.window_around(self._index, position, length, len(self._traced.ids))
+        """A span found at a position."""
+        return self._match(span, self._window(position, length))
+
+    def whole_match(self, position: Position) -> Match:
+        """The generation found as characters, around a position somewhere in it."""
+        window = self._window(position, len(self._traced.ids))
+        stripped = self._traced.stripped
+        start = window.text.find(stripped, max(0, window.char_start - len(stripped)))
+        if start >= 0:
+            window = replace(window, char_start=start, char_stop=start + len(stripped))
+        return self._match(-1, window)
+
+    def _window(self, position: Position, length: int) -> documents.Window:
+        return documents.window_around(self._index, position, length, len(self._traced.ids))
+
+    def _match(self, span: int, window: documents.Window) -> Match:
+        position = window.position
         metadata = self._index.metadata(position.shard, position.document)
         return Match(
             generation_id=self._generation_id,

@@ -1,0 +1,305 @@
+"""All four notebooks on a tiny setting, as a user runs them, and what a run leaves behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from tiny import tiny_demo
+
+from propme import run as runs
+from propme import tables
+from propme.errors import InputError, ParameterError, RunError
+
+ROOT = Path(__file__).parent.parent
+
+
+def tiny_parameters(output, cache):
+    demo = tiny_demo()
+    return {
+        "output": str(output),
+        "cache": str(cache),
+        "corpus": str(demo.corpus),
+        "heldout": str(demo.heldout),
+        "model": str(demo.model),
+        "n_prompts": 3,
+        "n_prefix": 2,
+        "copies": [1, 32],
+        "n_heldout": 2,
+        "samples": 2,
+        "max_new_tokens": 20,
+        "bootstrap_rounds": 200,
+    }
+
+
+def propme(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "propme.cli", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def parameter_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(tiny_parameters(folder / "out", folder / "cache")))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(parameter_file):
+    """A whole run, with a secret in the environment and a misleading kernel installed."""
+    kernel = parameter_file.parent / "jupyter" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    spec = {"argv": ["/bin/false"], "display_name": "Python 3", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(spec))
+    done = propme(
+        "run",
+        parameter_file,
+        "-p",
+        "temperature",
+        "8e-1",
+        JUPYTER_PATH=str(kernel.parent.parent),
+        OPENAI_API_KEY="sk-test-secret",
+    )
+    assert done.returncode == 0, done.stderr
+    return parameter_file.parent / "out", done
+
+
+def test_a_run_has_its_layout_and_says_where_the_report_is(finished):
+    folder, done = finished
+    for stage in runs.STAGES:
+        assert (folder / f"{stage}.ipynb").is_file()
+        assert (folder / "report" / f"{stage}.html").is_file()
+    assert {p.stem for p in (folder / "tables").glob("*.parquet")} == set(tables.TABLES)
+    assert (folder / "figures" / "propensity_scores.png").is_file()
+    assert done.stdout.splitlines()[-1] == f"The report is {folder / 'report' / 'index.html'}"
+
+
+def test_every_table_is_what_it_is_declared_to_be(finished):
+    folder, _ = finished
+    for name in tables.TABLES:
+        tables.read(name, folder / "tables")
+
+
+def test_every_prompt_has_its_generations_and_every_generation_its_trace(finished):
+    folder, _ = finished
+    read = {name: tables.read(name, folder / "tables") for name in tables.TABLES}
+    used = read["prompts"][read["prompts"]["refused"] == ""]
+    assert used["setting"].value_counts().to_dict() == {
+        "generic": 3,
+        "specific": 3,
+        "prefix": 4,
+        "heldout": 2,
+    }
+    assert len(read["generations"]) == len(used) * (1 + 2)
+    assert set(read["traces"]["generation_id"]) == set(read["generations"]["generation_id"])
+    assert set(read["generations"]["temperature"]) == {0.0, 0.8}
+
+
+def test_every_span_and_match_stands_where_its_table_says(finished):
+    folder, _ = finished
+    corpus = [json.loads(line) for line in tiny_demo().corpus.read_text("utf-8").splitlines()]
+    text_of = {row["id"]: row["text"] for row in corpus}
+    spans = tables.read("spans", folder / "tables")
+    matches = tables.read("matches", folder / "tables")
+    generations = tables.read("generations", folder / "tables").set_index("generation_id")
+    assert len(spans)
+    assert len(matches)
+    for span in spans.itertuples():
+        text = generations.loc[span.generation_id, "text"]
+        assert text[span.char_start : span.char_stop] == span.text
+        assert sum(span.text in document for document in text_of.values()) > 0
+    texts = spans.set_index(["generation_id", "span"])["text"]
+    for match in matches[matches["span"] >= 0].itertuples():
+        assert match.window in text_of[match.document_id]
+        passage = match.window[match.window_char_start : match.window_char_stop]
+        assert passage == texts[match.generation_id, match.span]
+
+
+def test_the_headline_is_the_mean_that_the_tables_give(finished):
+    folder, _ = finished
+    read = {name: tables.read(name, folder / "tables") for name in tables.TABLES}
+    joined = read["generations"].merge(read["prompts"], on="prompt_id")
+    joined = joined.merge(read["traces"], on="generation_id")
+    part = joined[(joined["setting"] == "prefix") & (joined["decoding"] == "greedy")]
+    row = read["metrics"].set_index(["setting", "decoding", "subset", "metric"])
+    als = row.loc[("prefix", "greedy", "all", "ALS")]
+    assert als["value"] == pytest.approx(part["longest_segment"].astype(float).mean())
+    assert als["n_generations"] == len(part) == 4
+    pairs = read["matches"][
+        read["matches"]["pair"] & read["matches"]["generation_id"].isin(part["generation_id"])
+    ]
+    nvr = row.loc[("prefix", "greedy", "all", "NVR")]
+    assert nvr["value"] == pytest.approx(pairs["recall"].mean())
+
+
+def test_run_json_tells_what_was_run_with_what(finished):
+    folder, _ = finished
+    record = json.loads((folder / "run.json").read_text())
+    assert record["parameters"]["temperature"] == 0.8
+    assert record["parameters"]["docs_per_span"] == 10
+    assert set(record["stages"]) == set(runs.STAGES)
+    assert set(record["tables"]) == set(tables.TABLES)
+    assert {"propme", "torch", "transformers", "papermill"} <= set(record["versions"])
+    assert all(len(entry["sha256"]) == 64 for entry in record["inputs"].values())
+    assert record["peak_memory_bytes"] > 50e6
+    assert record["generator"]["device"]
+
+
+def test_the_pages_load_nothing_and_show_the_findings(finished):
+    folder, _ = finished
+    for page in (folder / "report").glob("*.html"):
+        text = page.read_text("utf-8")
+        for remote in ('src="http', "src='http", 'src="//', "@import", "import('http"):
+            assert remote not in text, f"{page.name}: {remote}"
+    front = (folder / "report" / "index.html").read_text("utf-8")
+    assert "propensity score" in front
+    assert front.count("data:image/png;base64,") == 4
+
+
+def test_no_secret_of_the_environment_is_in_any_file(finished):
+    folder, done = finished
+    assert "sk-test-secret" not in done.stdout + done.stderr
+    for path in folder.rglob("*"):
+        assert path.is_dir() or b"sk-test-secret" not in path.read_bytes(), path
+
+
+def test_a_notebook_runs_alone_with_papermills_own_command(finished, parameter_file, tmp_path):
+    folder, _ = finished
+    before = {p: p.read_bytes() for p in (folder / "tables").glob("*.parquet")}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "papermill", "notebooks/3_tracing.ipynb"),
+            *(tmp_path / "out.ipynb", "-f", parameter_file, "--no-progress-bar"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for path, content in before.items():
+        assert path.read_bytes() == content, f"{path.name} is another one now"
+
+
+def test_the_engine_gives_the_same_tables(finished, parameter_file, tmp_path):
+    folder, _ = finished
+    before = {n: tables.read(n, folder / "tables") for n in ("traces", "spans", "matches")}
+    import papermill
+
+    papermill.execute_notebook(
+        str(ROOT / "notebooks" / "3_tracing.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"output": str(folder), "engine": "infini-gram"},
+        progress_bar=False,
+        cwd=str(ROOT),
+    )
+    for name, table in before.items():
+        pd.testing.assert_frame_equal(tables.read(name, folder / "tables"), table)
+
+
+def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch):
+    import propme.index
+
+    def refuse(*_):
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(propme.index, "build_index", refuse)
+    given = yaml.safe_load(parameter_file.read_text())
+    keys = ("corpus", "heldout", "model", "cache")
+    inputs = runs.prepare_inputs(
+        runs.open_run(given["output"]),
+        **{key: given[key] for key in keys},
+        tokenizer="",
+        index="",
+        text_field="text",
+        id_field="id",
+    )
+    assert list(inputs.index) == ["corpus", "heldout", "model", "index"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "n_promts", "3"], "unknown parameter 'n_promts'; did you mean 'n_prompts'?"),
+        (["-p", "n_prompts", "three"], "parameter 'n_prompts' is a int, not 'three'"),
+        (["-p", "merging", "3"], "quote it"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_before_anything_runs(tmp_path, arguments, message):
+    file = tmp_path / "p.yaml"
+    file.write_text(f"output: {tmp_path / 'out'}\n")
+    done = propme("run", file, *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_parameter_of_a_file_names_the_file(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text("sedd: 1\n")
+    with pytest.raises(ParameterError, match=r"p\.yaml: unknown parameter 'sedd'.*'seed'"):
+        runs.effective_parameters([file], {}, None)
+
+
+def test_later_files_and_single_parameters_win(tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("seed: 1\nsamples: 1\ntemperature: 1e-1\n")
+    second.write_text("samples: 2\n")
+    effective = runs.effective_parameters([first, second], {"max_new_tokens": 7}, "somewhere")
+    assert (effective["seed"], effective["samples"], effective["max_new_tokens"]) == (1, 2, 7)
+    assert effective["temperature"] == 0.1
+    assert effective["output"] == "somewhere"
+    assert effective["top_p"] == 1.0
+
+
+def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
+    parameters = tiny_parameters(tmp_path / "out", tmp_path / "cache") | {"n_prefix": 1000}
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump(parameters))
+    done = propme("run", file)
+    assert done.returncode == 1
+    assert "1_prompts failed: InputError" in done.stderr
+    assert "too few documents" in done.stderr
+    assert "Traceback (most recent call last)" not in done.stderr
+    assert "too few documents" in (tmp_path / "out" / "1_prompts.ipynb").read_text()
+    assert not (tmp_path / "out" / "2_generation.ipynb").exists()
+
+
+def test_a_missing_corpus_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.jsonl.*'corpus'"):
+        runs.prepare_inputs(
+            runs.open_run(str(tmp_path)),
+            corpus="nowhere.jsonl",
+            heldout="",
+            model=str(tiny_demo().model),
+            tokenizer="",
+            index="",
+            text_field="text",
+            id_field="id",
+            cache=str(tmp_path / "cache"),
+        )
+
+
+def test_a_later_notebook_says_which_one_to_run_first(tmp_path):
+    with pytest.raises(RunError, match="run notebook 1_prompts first"):
+        runs.open_run(str(tmp_path)).input_path("model")
+
+
+def test_relative_paths_start_at_the_project_wherever_one_stands(monkeypatch, tmp_path):
+    expected = ROOT / "outputs" / "demo"
+    for folder in (ROOT, ROOT / "notebooks", tmp_path):
+        monkeypatch.chdir(folder)
+        assert runs.resolve("outputs/demo") == expected
+    assert runs.resolve("/absolute") == Path("/absolute")

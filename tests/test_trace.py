@@ -1,0 +1,551 @@
+"""SimpleTrace as a whole against a slow transcription of sections 3 and 4 of the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import DANISH, byte_tokenizer, generation, index_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from propme import tables
+from propme.errors import ParameterError
+from propme.index.tokenizer import Tokenizer
+from propme.near_verbatim import recall
+from propme.records import Match, Trace
+from propme.simpletrace import Tracer, TraceSettings, trace, trace_all
+from propme.simpletrace.documents import normalize
+
+BYTES = byte_tokenizer()
+BPE = byte_tokenizer(["a bb ccc a bb. bb ccc\n\nccc a"] * 3 + list(DANISH), 40)
+
+# --- the specification, slowly -------------------------------------------------------------------
+
+
+def holds(document: Sequence[int], run: Sequence[int]) -> bool:
+    return any(list(document[i : i + len(run)]) == list(run) for i in range(len(document)))
+
+
+@dataclass
+class Slow:
+    """What the specification says of one generation, where every document is fetched."""
+
+    text: str
+    documents: list[str]
+    tokenizer: Tokenizer
+    merging: str
+
+    def __post_init__(self) -> None:
+        self.stripped = self.text.strip()
+        self.ids = self.tokenizer.encode(self.stripped)
+        self.corpus = [self.tokenizer.encode(document) for document in self.documents]
+        self.spans = self._maximal()
+        self.dropped = {span: self._dropped(span) for span in self.spans}
+        candidates = sorted((s for s in self.spans if not self.dropped[s]), key=self.rarity)
+        for span in candidates[max(1, -(-len(self.ids) // 20)) :]:
+            self.dropped[span] = "common"
+        self.kept = [span for span in self.spans if not self.dropped[span]]
+        self.segments = self._merged()
+
+    def holders(self, start: int, stop: int) -> set[int]:
+        return {n for n, d in enumerate(self.corpus) if holds(d, self.ids[start:stop])}
+
+    def _maximal(self) -> list[tuple[int, int]]:
+        """From each start the longest run; those in another left out."""
+        runs = set()
+        for start in range(len(self.ids)):
+            stop = start
+            while stop < len(self.ids) and self.holders(start, stop + 1):
+                stop += 1
+            if stop > start:
+                runs.add((start, stop))
+        return sorted(
+            (s, e) for s, e in runs if not any(a <= s and e <= b for a, b in runs - {(s, e)})
+        )
+
+    def _dropped(self, span: tuple[int, int]) -> str:
+        start, stop = span
+        if stop - start == len(self.ids):
+            return ""
+        if stop - start < 4:
+            return "short"
+        # Bytes of a character that the span cuts are no sign.
+        whole = self.tokenizer.decode(self.ids[start:stop]).replace("\ufffd", "")
+        return "" if whole.strip() else "blank"
+
+    def rarity(self, span: tuple[int, int]) -> tuple[Fraction, int, int]:
+        start, stop = span
+        tokens = [token for document in self.corpus for token in document]
+        probability = Fraction(1)
+        for token in self.ids[start:stop]:
+            probability *= Fraction(tokens.count(token), len(tokens))
+        return probability, start - stop, start
+
+    def _merged(self) -> list[list[tuple[int, int]]]:
+        """Segments as lists of their spans."""
+        segments: list[list[tuple[int, int]]] = []
+        for span in self.kept:
+            overlaps = bool(segments) and span[0] < max(stop for _, stop in segments[-1])
+            if overlaps and (
+                self.merging == "overlap" or self.holders(segments[-1][0][0], span[1])
+            ):
+                segments[-1].append(span)
+            else:
+                segments.append([span])
+        return segments
+
+    @property
+    def longest_segment(self) -> int:
+        return max((s[-1][1] - s[0][0] for s in self.segments), default=0)
+
+    @property
+    def pairs(self) -> set[tuple[int, int]]:
+        """(segment, document)."""
+        return {
+            (number, document)
+            for number, segment in enumerate(self.segments)
+            for span in segment
+            for document in self.holders(*span)
+        }
+
+    @property
+    def whole(self) -> set[int]:
+        """Documents of which the whole generation is a substring, as characters."""
+        return {n for n, d in enumerate(self.documents) if self.stripped and self.stripped in d}
+
+    @property
+    def n_whole(self) -> int:
+        return sum(
+            document.startswith(self.stripped, at)
+            for document in self.documents
+            for at in range(len(document))
+            if self.stripped
+        )
+
+    @property
+    def normalized(self) -> set[int]:
+        """Documents that hold it after both are normalised, of those looked at."""
+        order = sorted(self.spans, key=lambda s: (s[0] - s[1], self.rarity(s)))
+        looked_at = {d for s in [*self.kept, *order[:8]] for d in self.holders(*s)}
+        wanted = normalize(self.stripped)
+        return {d for d in looked_at if wanted and wanted in normalize(self.documents[d])}
+
+    def check_window(self, match: Match) -> bool:
+        """5 L tokens, or the whole document; around the match. Whether it is the whole document."""
+        tokens = self.corpus[match.document]
+        size = min(len(tokens), 5 * len(self.ids))
+        starts = [s for s in range(match.offset + 1) if match.offset < s + size <= len(tokens)]
+        assert match.window in {self.tokenizer.decode(tokens[s : s + size]) for s in starts}
+        return size == len(tokens)
+
+
+# --- against it ----------------------------------------------------------------------------------
+
+PIECES = ["a", "bb", "ccc", " ", " a", " bb", " ccc", " ", "\n", "  ", "\r\n", ". ", "ø", "🎉"]
+TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=24).map("".join)
+
+
+@st.composite
+def slices(draw: st.DrawFn, text: str) -> str:
+    start = draw(st.integers(0, len(text) - 1))
+    return text[start : start + draw(st.integers(1, 25))]
+
+
+@st.composite
+def respaced(draw: st.DrawFn, text: str) -> str:
+    """The text with other white space, the same once it is normalised."""
+    wide, line = (
+        draw(st.sampled_from(["  ", "\t", " \t "])),
+        draw(st.sampled_from(["\r\n", " \n "])),
+    )
+    return text.replace("\r\n", "\n").replace(" ", wide).replace("\n", line)
+
+
+@st.composite
+def of_documents(draw: st.DrawFn) -> tuple[list[str], str]:
+    """A generation made of slices of documents, one of which may stand twice."""
+    documents = draw(st.lists(TEXTS, min_size=1, max_size=4))
+    documents += draw(st.lists(st.sampled_from(documents), max_size=1))
+    parts = [draw(slices(draw(st.sampled_from(documents)))) for _ in range(draw(st.integers(1, 3)))]
+    return documents, draw(st.sampled_from(["", " ", "\n", " zz "])).join(parts)
+
+
+@st.composite
+def into_documents(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Documents made of slices of the generation, or of it as a whole, in white space or more."""
+    text = draw(TEXTS)
+    documents = [draw(slices(text)) + draw(st.sampled_from(["", "q", " a"])) for _ in range(3)]
+    if draw(st.booleans()):
+        documents.append(draw(st.sampled_from(["", "q ", "bb"])) + draw(respaced(text)))
+    return documents, text
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Two documents that hold the two ends of a longer generation, and both some of its middle."""
+    text = draw(st.lists(st.sampled_from(PIECES), min_size=14, max_size=24).map("".join))
+    middle = draw(st.integers(6, len(text) - 1))
+    head, tail = text[: middle + draw(st.integers(0, 8))] + "q", "q" + text[middle:]
+    return draw(st.sampled_from([[head, tail], [head, tail, head], [head + tail]])), text
+
+
+CASES = st.one_of(
+    st.tuples(st.lists(TEXTS, min_size=1, max_size=4), TEXTS),
+    of_documents(),
+    into_documents(),
+    overlapping(),
+)
+
+
+def check(documents: list[str], text: str, tokenizer: Tokenizer, merging: str) -> None:
+    slow = Slow(text, documents, tokenizer, merging)
+    index = index_of(documents, tokenizer)
+    found = trace(text, index, TraceSettings(docs_per_span=len(documents), merging=merging), "g")
+    check_spans(slow, found)
+    check_matches(slow, found)
+    check_summary(slow, found)
+
+
+def check_spans(slow: Slow, found: Trace) -> None:
+    assert [(s.start, s.stop) for s in found.spans] == slow.spans
+    assert [s.span for s in found.spans] == list(range(len(slow.spans)))
+    segment_of = {span: n for n, segment in enumerate(slow.segments) for span in segment}
+    for span in found.spans:
+        key = (span.start, span.stop)
+        assert span.dropped == slow.dropped[key]
+        assert span.segment == segment_of.get(key)
+        assert slow.text[span.char_start : span.char_stop] == span.text
+        run = slow.ids[span.start : span.stop]
+        occurrences = sum(
+            document[i : i + len(run)] == run
+            for document in slow.corpus
+            for i in range(len(document))
+        )
+        assert span.n_occurrences == occurrences
+        if not span.dropped:
+            assert (span.n_documents, span.documents_exact) == (len(slow.holders(*key)), True)
+
+
+def check_matches(slow: Slow, found: Trace) -> None:
+    span_of = {span.span: span for span in found.spans}
+    of_kept = [m for m in found.matches if m.span >= 0 and not span_of[m.span].dropped]
+    assert sorted((m.span, m.document) for m in of_kept) == sorted(
+        (span.span, document)
+        for span in found.spans
+        if not span.dropped
+        for document in slow.holders(span.start, span.stop)
+    )
+    for match in found.matches:
+        slow.check_window(match)
+        assert match.recall == recall(slow.stripped, match.window)
+        shown = match.window[match.window_char_start : match.window_char_stop]
+        if match.span >= 0:
+            span = span_of[match.span]
+            tokens = slow.corpus[match.document][match.offset :][: span.length]
+            assert tokens == slow.ids[span.start : span.stop]
+            assert shown == span.text
+        else:
+            assert shown == slow.stripped
+            assert match.tier == "full_raw"
+        if match.tier == "full_raw" or len(slow.stripped.split()) >= 3:
+            assert (match.tier == "full_raw") == (match.document in slow.whole)
+        if match.tier == "full_normalized":
+            assert normalize(slow.stripped) in normalize(match.window)
+    paired = [(span_of[m.span].segment, m.document) for m in found.matches if m.pair]
+    assert sorted(paired) == sorted(slow.pairs)
+    # A pair is measured where the segment's longest span stands in the document.
+    for match in (m for m in found.matches if m.pair):
+        others = [
+            span_of[m.span].length
+            for m in of_kept
+            if m.document == match.document
+            and span_of[m.span].segment == span_of[match.span].segment
+        ]
+        assert span_of[match.span].length == max(others)
+
+
+def check_summary(slow: Slow, found: Trace) -> None:
+    summary = found.summary
+    assert slow.text[summary.char_start : summary.char_stop] == slow.stripped
+    assert summary.n_tokens == len(slow.ids)
+    assert (summary.n_spans, summary.n_kept) == (len(slow.spans), len(slow.kept))
+    assert summary.longest_segment == slow.longest_segment
+    assert summary.n_pairs == len(slow.pairs)
+    assert summary.recall_sum == pytest.approx(sum(m.recall for m in found.matches if m.pair))
+    assert summary.recall_max == max((m.recall for m in found.matches), default=0.0)
+    assert not (summary.full_raw and summary.full_normalized)
+    if len(slow.stripped.split()) >= 3:
+        assert summary.full_raw == bool(slow.whole)
+        if summary.whole_exact:
+            assert summary.n_whole == slow.n_whole
+            assert summary.n_whole_documents == len(slow.whole)
+    elif summary.full_raw:  # one or two words: a lower bound, see propme.index.text_search
+        assert slow.whole
+    if summary.n_whole:
+        assert summary.full_raw
+    if all(len(document) <= 5 * len(slow.ids) for document in slow.corpus):
+        # Windows are whole documents, so nothing hangs on which occurrence was drawn.
+        if len(slow.spans) <= 8 and (summary.full_raw or not slow.whole):
+            assert summary.full_normalized == (not summary.full_raw and bool(slow.normalized))
+        paired = {document for _, document in slow.pairs}
+        best = max((recall(slow.stripped, slow.documents[d]) for d in paired), default=0.0)
+        assert summary.recall_max >= best
+        if paired and (paired & slow.whole or not slow.whole | slow.normalized):
+            assert summary.recall_max == best
+
+
+@settings(max_examples=500, deadline=None)
+@given(CASES, st.sampled_from(["verified", "overlap"]))
+def test_bytes(case: tuple[list[str], str], merging: str) -> None:
+    check(*case, BYTES, merging)
+
+
+@settings(max_examples=800, deadline=None)
+@given(CASES, st.sampled_from(["verified", "overlap"]))
+def test_subwords(case: tuple[list[str], str], merging: str) -> None:
+    check(*case, BPE, merging)
+
+
+# --- what may be chosen ---------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(CASES, st.integers(1, 3), st.integers(0, 5))
+def test_docs_per_span_changes_documents_only(
+    case: tuple[list[str], str], docs_per_span: int, seed: int
+) -> None:
+    documents, text = case
+    index = index_of(documents * 3, BPE)  # copies enough that some are left out
+    few = trace(text, index, TraceSettings(docs_per_span, seed=seed), "g")
+    all_of_them = trace(text, index, TraceSettings(99, seed=seed), "g")
+    assert few.spans == all_of_them.spans
+    fetched = {"n_pairs", "recall_sum", "recall_max", "full_normalized"}
+    if len(text.split()) < 3:
+        # Inside other words so short a text is seen only in the documents that are fetched.
+        fetched.add("full_raw")
+        assert few.summary.full_raw <= all_of_them.summary.full_raw
+    for name in tables.TABLES["traces"].columns:
+        if name not in fetched:
+            assert getattr(few.summary, name) == getattr(all_of_them.summary, name), name
+    of_few = {(m.span, m.document) for m in few.matches if m.pair}
+    assert of_few <= {(m.span, m.document) for m in all_of_them.matches if m.pair}
+    for span in few.spans:
+        fetched_documents = [m.document for m in few.matches if m.span == span.span]
+        assert len(fetched_documents) == len(set(fetched_documents)) <= docs_per_span
+        if not span.dropped:
+            assert len(fetched_documents) == min(docs_per_span, span.n_documents)
+
+
+def test_the_same_seed_and_name_give_the_same_trace_in_any_order() -> None:
+    index = index_of([f"{n} a bb ccc a bb {n}" for n in range(40)], BPE)
+    names = ["x", "y", "z"]
+    text = "a bb ccc a bb"
+    tracer = Tracer(index, TraceSettings(docs_per_span=3, seed=7))
+    there = {name: tracer.trace(text, name) for name in names}
+    back = {name: tracer.trace(text, name) for name in reversed(names)}
+    assert there == back
+    assert trace(text, index, TraceSettings(docs_per_span=3, seed=7), "y") == there["y"]
+
+    def documents(found: Trace) -> list[int]:
+        return [m.document for m in found.matches]
+
+    assert len({tuple(documents(found)) for found in there.values()}) == 3
+    other_seed = Tracer(index, TraceSettings(docs_per_span=3, seed=8)).trace(text, "x")
+    assert documents(other_seed) != documents(there["x"])
+    assert other_seed.summary == there["x"].summary
+
+
+def test_settings_are_checked() -> None:
+    for wrong in (0, -1):
+        with pytest.raises(ParameterError, match=f"docs_per_span must be >= 1, not {wrong}"):
+            TraceSettings(docs_per_span=wrong)
+    assert TraceSettings() == TraceSettings(docs_per_span=10, merging="verified", seed=0)
+
+
+# --- hand-worked ----------------------------------------------------------------------------------
+
+VERSE = "I begyndelsen skabte Gud himmelen og jorden."
+
+
+def test_a_generation_that_stands_whole_in_several_documents() -> None:
+    index = index_of([f"Først: {VERSE} Så.", "noget andet", VERSE, f"{VERSE} {VERSE}"], BPE)
+    found = trace(f"\n {VERSE}\n", index)
+    summary = found.summary
+    assert (summary.full_raw, summary.full_normalized) == (True, False)
+    assert (summary.n_whole, summary.n_whole_documents, summary.whole_exact) == (4, 3, True)
+    assert summary.recall_max == 1.0
+    assert {m.document for m in found.matches if m.tier == "full_raw"} == {0, 2, 3}
+    assert [m.document_id for m in found.matches] == ["d0", "d2", "d3"]
+    assert (summary.char_start, summary.char_stop) == (2, 2 + len(VERSE))
+
+
+def test_of_copies_each_is_a_document_and_a_pair() -> None:
+    found = trace(VERSE, index_of([VERSE] * 5 + ["andet"], BPE))
+    (span,) = found.spans
+    assert (span.n_occurrences, span.n_documents, span.documents_exact) == (5, 5, True)
+    assert (found.summary.n_pairs, found.summary.recall_sum) == (5, 5.0)
+    assert (found.summary.n_whole, found.summary.n_whole_documents) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        VERSE.replace("skabte ", "skabte\n\t"),
+        VERSE.replace(" ", "  "),
+        VERSE.replace("Gud", "G\uff55d"),  # a wide letter
+        "Før. " + VERSE.replace(" ", " \t") + " Efter.",
+    ],
+)
+@pytest.mark.parametrize("other", [0, 30])
+def test_other_white_space_is_full_normalized(document: str, other: int) -> None:
+    text = VERSE.replace("skabte ", "skabte\n") if "\n" in document else VERSE
+    found = trace(text, index_of([document, *["Der var engang."] * other], BPE))
+    assert (found.summary.full_raw, found.summary.full_normalized) == (False, True)
+    assert (found.summary.n_whole, found.summary.n_whole_documents) == (0, 0)
+    assert {m.document for m in found.matches if m.tier == "full_normalized"} == {0}
+
+
+def test_other_case_or_punctuation_is_partial() -> None:
+    for document in (VERSE.lower(), VERSE.replace(" og", ", og"), VERSE[:-1] + "!"):
+        found = trace(VERSE, index_of([document], BPE))
+        assert not found.summary.full_raw
+        assert not found.summary.full_normalized
+        assert {m.tier for m in found.matches} == {"partial"}
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "xyz", "\r\n"])
+def test_a_generation_without_a_span_has_a_row(text: str) -> None:
+    found = trace(text, index_of(["a bb ccc"], BPE), generation_id="g")
+    assert found.spans == ()
+    assert found.matches == ()
+    summary = found.summary
+    assert summary.generation_id == "g"
+    assert (summary.n_spans, summary.n_kept, summary.longest_segment) == (0, 0, 0)
+    assert (summary.n_pairs, summary.recall_sum, summary.recall_max) == (0, 0.0, 0.0)
+    assert not summary.full_raw
+    assert not summary.full_normalized
+
+
+# A tokenizer to which "ab" and "ef" are other tokens inside "xab" and "efy".
+GLUED = byte_tokenizer(["ab cd ef", "xab cd efy"] * 9, 40)
+
+
+def test_a_generation_of_words_cut_elsewhere_is_found_whole() -> None:
+    """No span is long enough, and the look-up of the whole as characters finds it all the same."""
+    found = trace(" ab cd ef", index_of(["zz q xab cd efy zz"], GLUED))
+    assert found.summary.n_kept == 0
+    assert found.summary.full_raw
+    (match,) = found.matches
+    assert (match.span, match.tier, match.pair) == (-1, "full_raw", False)
+    assert match.window[match.window_char_start : match.window_char_stop] == "ab cd ef"
+
+
+def test_documents_found_by_the_whole_are_distinct_and_limited_too() -> None:
+    index = index_of(["xab cd efy xab cd efy"] * 15, GLUED)
+    found = trace("ab cd ef", index, TraceSettings(docs_per_span=4))
+    assert (found.summary.n_whole, found.summary.n_whole_documents) == (30, 15)
+    assert [m.span for m in found.matches] == [-1] * 4
+    assert len({m.document for m in found.matches}) == 4
+    found = trace("ab cd ef", index, TraceSettings(docs_per_span=20))
+    assert sorted(m.document for m in found.matches) == list(range(15))
+
+
+def test_a_document_that_holds_the_whole_elsewhere_is_full_raw() -> None:
+    """The span may be drawn far from where the document holds the whole generation."""
+    index = index_of([f"xab mnop efy {'z' * 90} mnop {'z' * 90}"], GLUED)
+    windows = set()
+    for seed in range(20):
+        found = trace("ab mnop ef", index, TraceSettings(seed=seed))
+        (match,) = found.matches
+        assert (match.span, match.tier) == (found.spans[match.span].span, "full_raw")
+        windows.add("xab" in match.window)
+    assert windows == {True, False}
+
+
+def test_a_generation_that_stands_whole_is_not_full_normalized_as_well() -> None:
+    found = trace("ab mnop ef", index_of(["xab mnop efy", "ab  mnop  ef"], GLUED))
+    assert [m.tier for m in found.matches] == ["full_raw", "full_normalized"]
+    assert (found.summary.full_raw, found.summary.full_normalized) == (True, False)
+
+
+def test_the_longest_spans_lead_to_the_document_that_holds_it_normalized() -> None:
+    # The three pairs are rarest and kept. Of the others those of three bytes, "e e", are not in
+    # the last document, and they are more than eight.
+    pairs = ["xyz uvw", "kqj fpt", "grm bhn"]
+    text = " ".join([*pairs, *["ee"] * 12])
+    found = trace(text, index_of([*pairs, "e e", text.replace(" ", "  ")], BYTES))
+    assert [s.text for s in found.spans if not s.dropped] == pairs
+    assert sum(s.text == "e e" for s in found.spans) == 11
+    assert found.summary.full_normalized
+    assert {m.document for m in found.matches if m.tier == "full_normalized"} == {4}
+    assert not any(m.pair for m in found.matches if m.document == 4)
+    assert found.summary.recall_max == 1.0
+    assert found.summary.n_pairs == 3
+
+
+def test_half_a_character_at_the_start_is_not_the_same_as_another_half() -> None:
+    """A generation may begin with U+FFFD, as a window cut inside a character does."""
+    found = trace("\ufffdx b c", index_of(["🎉x b c"], BYTES))
+    assert not found.summary.full_raw
+    assert trace("\ufffdx b c", index_of(["q\ufffdx b c"], BYTES)).summary.full_raw
+
+
+def test_metadata_of_the_document_comes_with_the_match() -> None:
+    metadata: list[dict[str, Any]] = [
+        {"id": "m1", "source": "arkiv", "license": "CC0", "copies": 3},
+        {"id": 7},
+    ]
+    found = trace(VERSE, index_of([VERSE, VERSE], BPE, metadata))
+    first, second = found.matches
+    assert (first.document_id, first.source, first.licence) == ("m1", "arkiv", "CC0")
+    assert (second.document_id, second.source, second.licence) == ("7", "", "")
+
+
+def test_degenerate_generations_are_marked() -> None:
+    index = index_of(["0" * 40], BYTES)
+    assert trace("0" * 600, index).summary.degenerate
+    assert not trace(VERSE, index).summary.degenerate
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def test_each_generation_keeps_its_row_and_the_tables_can_be_written(tmp_path: Path) -> None:
+    index = index_of([f"Først: {VERSE} Så.", "en to tre fire", VERSE.upper()], BPE)
+    texts = [VERSE, "", "xyz", VERSE.replace(" ", "  "), " \n", "en to tre", f"{VERSE} en to tre"]
+    generations = [generation(text, f"g{number}") for number, text in enumerate(texts)]
+    frames = trace_all(generations, index)
+    assert list(frames["traces"]["generation_id"]) == [f"g{n}" for n in range(len(texts))]
+    for name, frame in frames.items():
+        tables.write(name, frame, tmp_path)
+        assert len(tables.read(name, tmp_path)) == len(frame)
+    one_by_one = [trace(g.text, index, generation_id=g.generation_id) for g in generations]
+    assert tables.to_records("traces", frames["traces"]) == [t.summary for t in one_by_one]
+    assert tables.to_records("spans", frames["spans"]) == [s for t in one_by_one for s in t.spans]
+    assert tables.to_records("matches", frames["matches"]) == [
+        m for t in one_by_one for m in t.matches
+    ]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["xyz", " "]])
+def test_tables_without_a_span_can_be_written(tmp_path: Path, texts: list[str]) -> None:
+    generations = [generation(text, f"g{number}") for number, text in enumerate(texts)]
+    for name, frame in trace_all(generations, index_of(["a bb"], BPE)).items():
+        tables.write(name, frame, tmp_path)
+        assert len(tables.read(name, tmp_path)) == (len(texts) if name == "traces" else 0)
+
+
+def test_a_trace_hangs_on_its_own_generation_alone() -> None:
+    index = index_of([VERSE, f"{VERSE} {VERSE}", "en to tre fire"] * 5, BPE)
+    first, second = generation(VERSE, "x"), generation("en to tre fire", "y")
+    settings_ = TraceSettings(docs_per_span=2)
+    forward = trace_all([first, second], index, settings_)["matches"]
+    alone = trace_all([second], index, settings_)["matches"]
+    assert forward[forward["generation_id"] == "y"].reset_index(drop=True).equals(alone)
+    renamed = trace_all([replace(second, generation_id="z")], index, settings_)["matches"]
+    assert list(renamed["document"]) != list(alone["document"])
