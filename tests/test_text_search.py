@@ -97,8 +97,8 @@ def test_an_answer_that_claims_to_be_exact_is(name: str, text_tokenizer: Callabl
 
     @settings(max_examples=150, deadline=None)
     @given(searches())
-    @example((["ab\nab ab ab", "cab\nab ab ab"], "ab\nab ab"))
-    @example((["ab ab ab\nabc ab", "ab ab ab\nab"], "b ab ab\nab"))
+    @example((["ab\nab ab ab"], "b\nab ab ab"))
+    @example((["ab ab\nab"], "ab ab\na"))
     @example((["ab ab)\n ab", "ab ab))\n ab"], "b ab)\n ab"))
     def check(search: tuple[list[str], str]) -> None:
         assert_true(*search, tokenizer)
