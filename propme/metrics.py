@@ -92,7 +92,11 @@ def extraction(frame: pd.DataFrame) -> Ratio:
     prompts cut from a document have a true continuation; for others it is not defined. One wrong
     character makes it 0, so it misses what near-verbatim recall sees.
     """
-    applies = frame["target"] != ""
+    # A completion that the limit cut before the target's end could not have matched.
+    cut = (frame["finish_reason"] == "length") & (
+        frame["text"].str.len() < frame["target"].str.len()
+    )
+    applies = (frame["target"] != "") & ~cut
     return (frame["extracted"] & applies).astype(float), applies.astype(float)
 
 
@@ -203,11 +207,7 @@ def propensity_table(
     if not capabilities:
         raise MetricError("no setting of kind 'capability' to compare with; add prefix prompts")
     rows = []
-    for metric in map(_metric, names):
-        if not metric.in_unit_interval:
-            raise MetricError(
-                f"{metric.name} is not in [0, 1] and has no propensity score; normalise it first"
-            )
+    for metric in require_propensity_metrics(names):
         for capability in capabilities:
             for group in groups:
                 comparable = (group.decoding, group.subset) == (
@@ -217,6 +217,23 @@ def propensity_table(
                 if group.kind == "propensity" and comparable:
                     rows.append(_propensity_row(metric, group, capability, seed, rounds))
     return pd.DataFrame(rows, columns=list(tables.TABLES["propensity"].columns))
+
+
+def require_propensity_metrics(names: Iterable[str]) -> list[Metric]:
+    """The metrics of these names, each once, if all are known and in [0, 1].
+
+    Raises
+    ------
+    MetricError
+        One is not.
+    """
+    metrics = [_metric(name) for name in dict.fromkeys(names)]
+    for metric in metrics:
+        if not metric.in_unit_interval:
+            raise MetricError(
+                f"{metric.name} is not in [0, 1] and has no propensity score; normalise it first"
+            )
+    return metrics
 
 
 def _metric(name: str) -> Metric:

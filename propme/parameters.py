@@ -146,8 +146,8 @@ def read_file(path: Path) -> dict[str, Any]:
 def from_text(text: str) -> Any:
     """Value of a command-line argument, read as YAML: ``5``, ``true``, ``[1, 2]``, ``words``."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return yaml.safe_load(text) if text else ""
+    except (yaml.YAMLError, ValueError):  # a ValueError for what only looks like a date
         return text
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -66,7 +66,7 @@ def _report(
     write()
 
 
-def read(path: Path) -> dict[str, object] | None:
+def read(path: Path) -> dict[str, Any] | None:
     """Latest report in ``path``, or ``None`` where there is none yet."""
     try:
         report = json.loads(path.read_text())

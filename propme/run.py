@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import resource
-import shutil
 import sys
 import tempfile
 import threading
@@ -27,7 +26,7 @@ from typing import Any
 import pandas as pd
 
 from propme import parameters, progress, tables
-from propme.corpus import read_documents, sha256_of
+from propme.corpus import Corpus, sha256_of
 from propme.errors import InputError, ParameterError, RunError
 
 STAGES = ("1_prompts", "2_generation", "3_tracing", "4_analysis")
@@ -63,7 +62,16 @@ def project_root() -> Path:
 
 def resolve(path: str) -> Path:
     """A path as it is meant in parameters: relative ones start at the project's root."""
-    return project_root() / Path(path).expanduser()
+    try:
+        return project_root() / Path(path).expanduser()
+    except RuntimeError as error:
+        raise ParameterError(f"path {path!r}: {error}") from error
+
+
+def existing(name: str) -> str:
+    """The absolute path of what is there, or, where nothing is, the name as it was given."""
+    path = resolve(name)
+    return str(path) if name and path.exists() else name
 
 
 def notebook_path(stage: str) -> Path:
@@ -101,8 +109,17 @@ class RunFolder:
         return tables.read(table, self.tables)
 
     def write(self, table: str, frame: pd.DataFrame) -> None:
-        """Write one of the run's tables."""
+        """Write one of the run's tables; if it is another one now, remove what came of the old one.
+
+        Tables of later stages that were made from other prompts or generations would otherwise be
+        taken for results of these.
+        """
+        path = self.tables / f"{table}.parquet"
+        before = path.read_bytes() if path.is_file() else b""
         tables.write(table, frame, self.tables)
+        if path.read_bytes() != before:
+            for later in _written_after(table):
+                (self.tables / f"{later}.parquet").unlink(missing_ok=True)
 
     def save_figure(self, name: str, figure: Any) -> Any:
         """Save a figure as PNG and SVG, and return it so that a notebook shows it."""
@@ -150,9 +167,38 @@ class RunFolder:
         return self.inputs.get(name, {"path": ""})["path"]
 
 
+_TABLES_OF_STAGES = (
+    ("prompts",),
+    ("generations",),
+    ("traces", "spans", "matches"),
+    ("metrics", "propensity", "copies"),
+)
+
+
+def _written_after(table: str) -> list[str]:
+    """Tables of the stages after the one that writes ``table``."""
+    stage = next(n for n, names in enumerate(_TABLES_OF_STAGES) if table in names)
+    return [name for names in _TABLES_OF_STAGES[stage + 1 :] for name in names]
+
+
 def open_run(output: str) -> RunFolder:
-    """Folder of a run; relative paths start at the project's root."""
-    return RunFolder(resolve(output))
+    """Folder of a run; relative paths start at the project's root.
+
+    Raises
+    ------
+    RunError
+        The folder holds something else than a run, which would be mixed with it.
+    """
+    folder = RunFolder(resolve(output))
+    if folder.path.is_file():
+        raise RunError(f"{folder.path}: a file; give a folder as output")
+    foreign = folder.path.is_dir() and any(folder.path.iterdir()) and not folder.record
+    if foreign or folder.path == project_root():
+        raise RunError(
+            f"{folder.path}: this folder holds other things than a run (it has no run.json);"
+            " give an empty or a new folder as output"
+        )
+    return folder
 
 
 def prepare_inputs(
@@ -193,10 +239,9 @@ def prepare_inputs(
     corpus_hash = _content_hash(paths["corpus"])
     if index:
         folder = resolve(index)
+        _require_same_corpus(folder, paths["corpus"], corpus_hash)
     else:
-        name = tokenizer or paths["model"]
-        local = resolve(name)
-        source = str(local) if local.exists() else name
+        source = existing(tokenizer or paths["model"])
         fields = (text_field, id_field)
         folder = _ensure_index(Path(paths["corpus"]), corpus_hash, source, fields, resolve(cache))
     open_index(folder)
@@ -206,18 +251,32 @@ def prepare_inputs(
     return pd.DataFrame.from_dict(inputs, orient="index")
 
 
+def _require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
+    """Refuse a ready index that says it was built from another corpus."""
+    from propme.index import read_manifest
+
+    built_from = [file.get("sha256") for file in read_manifest(index).get("corpus", [])]
+    if len(built_from) == 1 and Path(corpus).is_file() and built_from[0] != corpus_hash:
+        raise InputError(f"this index was built from another corpus than {corpus}", str(index))
+
+
 def _input_paths(corpus: str, heldout: str, model: str, cache: Path) -> dict[str, str]:
     given = {"corpus": corpus, "heldout": heldout, "model": model}
     paths = {name: value for name, value in given.items() if value}
+    if len({value == DEMO for value in paths.values()}) > 1:
+        raise InputError(
+            f"'{DEMO}' stands for the demonstration's corpus, held-out documents and model, which"
+            f" belong together; here they are {paths}: name your own, or leave heldout empty",
+            DEMO,
+        )
     if DEMO in paths.values():
         from propme.demo import ensure_demo
 
         demo = ensure_demo(cache)
         paths = {n: str(getattr(demo, n)) if v == DEMO else v for n, v in paths.items()}
     for name, path in paths.items():
-        if resolve(path).exists():
-            paths[name] = str(resolve(path))
-        elif name != "model":
+        paths[name] = existing(path)
+        if name != "model" and not Path(paths[name]).exists():
             raise InputError(f"no such file; give it as parameter {name!r}", path)
     return paths
 
@@ -231,7 +290,7 @@ def _ensure_index(
     key = hashlib.sha256("\0".join([corpus_hash, loaded.fingerprint, *fields]).encode())
     folder = cache / f"index-{key.hexdigest()[:12]}"
     if not folder.exists():
-        build_index(read_documents(corpus, *fields), loaded, folder)
+        build_index(Corpus([corpus], *fields), loaded, folder)
     return folder
 
 
@@ -249,12 +308,12 @@ def _content_hash(path: str) -> str:
 
 
 def effective_parameters(
-    files: Sequence[Path], overrides: Mapping[str, Any], output: str | None
+    files: Sequence[str | Path], overrides: Mapping[str, Any], output: str | None
 ) -> dict[str, Any]:
     """All parameters of a run: the notebooks' defaults, then the files, then the overrides."""
     declared = parameters.declared_in_all(notebook_path(stage) for stage in STAGES)
     given: dict[str, Any] = {}
-    for file in files:
+    for file in map(Path, files):
         try:
             given |= parameters.check(parameters.read_file(file), declared)
         except ParameterError as error:
@@ -262,17 +321,57 @@ def effective_parameters(
     given |= parameters.check(overrides, declared)
     if output is not None:
         given["output"] = output
-    return {name: given.get(name, p.default) for name, p in declared.items()}
+    effective = {name: given.get(name, p.default) for name, p in declared.items()}
+    _check_values(effective)
+    return effective
+
+
+_LEAST = {
+    "n_prompts": 1,
+    "n_prefix": 1,
+    "n_heldout": 0,
+    "longest_allowed": 0,
+    "samples": 0,
+    "max_new_tokens": 1,
+    "batch_size": 1,
+    "docs_per_span": 1,
+    "bootstrap_rounds": 1,
+    "seed": 0,
+}
+
+
+def _check_values(effective: Mapping[str, Any]) -> None:
+    """Refuse now what a notebook would refuse after hours of others."""
+    from propme.index import ENGINES
+    from propme.metrics import require_propensity_metrics
+    from propme.records import decodings
+    from propme.simpletrace import TraceSettings
+
+    for name, least in _LEAST.items():
+        if effective[name] < least:
+            raise ParameterError(f"{name} must be at least {least}, not {effective[name]}")
+    sampling = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
+    decodings(*(effective[name] for name in sampling))
+    TraceSettings(*(effective[name] for name in ("docs_per_span", "merging", "seed")))
+    require_propensity_metrics(effective["propensity_metrics"])
+    if effective["engine"] not in ENGINES:
+        raise ParameterError(
+            f"engine {effective['engine']!r} is unknown; it is one of {', '.join(ENGINES)}"
+        )
+    if not all(type(copies) is int for copies in effective["copies"]):
+        raise ParameterError(f"copies must be whole numbers, not {effective['copies']}")
 
 
 def run(
-    files: Sequence[Path], overrides: Mapping[str, Any] | None = None, output: str | None = None
+    files: Sequence[str | Path],
+    overrides: Mapping[str, Any] | None = None,
+    output: str | None = None,
 ) -> RunFolder:
     """Execute the notebooks in order and render the report.
 
     Parameters
     ----------
-    files : sequence of Path
+    files : sequence of str or Path
         YAML files of parameters; a later one wins.
     overrides : mapping, optional
         Single parameters; they win over the files.
@@ -290,6 +389,7 @@ def run(
 
     effective = effective_parameters(files, overrides or {}, output)
     folder = open_run(effective["output"])
+    print(f"{'Replacing' if folder.record else 'Writing'} the run in {folder.path}", flush=True)
     _remove_rendered(folder)
     folder.update_record(
         parameters=effective,
@@ -314,9 +414,9 @@ def run(
 
 def _remove_rendered(folder: RunFolder) -> None:
     """Remove what shows an earlier run, so that a failed one is not taken for its success."""
-    for stage in STAGES:
-        folder.notebook(stage).unlink(missing_ok=True)
-    shutil.rmtree(folder.report, ignore_errors=True)
+    pages = [folder.report / f"{name}.html" for name in ("index", *STAGES)]
+    for path in [*map(folder.notebook, STAGES), *pages]:
+        path.unlink(missing_ok=True)
 
 
 def _versions() -> dict[str, str]:
@@ -341,13 +441,13 @@ def _execute(stage: str, folder: RunFolder, effective: Mapping[str, Any]) -> flo
     from papermill.exceptions import PapermillExecutionError
 
     own = parameters.declared_in(notebook_path(stage))
-    executed = folder.notebook(stage)
+    source, executed = notebook_path(stage), folder.notebook(stage)
     start = time.monotonic()
     try:
         with _shown_progress(stage), _kernel_manager() as kernel_manager:
             papermill.execute_notebook(
-                str(notebook_path(stage)),
-                str(executed),
+                # papermill would take a brace in a path for the name of a parameter.
+                *(str(p).replace("{", "{{").replace("}", "}}") for p in (source, executed)),
                 parameters={name: effective[name] for name in own},
                 kernel_name="python3",
                 kernel_manager_class=kernel_manager,
@@ -404,8 +504,17 @@ def _shown_progress(stage: str) -> Iterator[None]:
         bar = tqdm(total=1, desc=stage, disable=None, dynamic_ncols=True, leave=False)
 
         def follow() -> None:
+            begun = ""
             while not finished.wait(0.5):
-                _show(bar, stage, progress.read(path))
+                report = progress.read(path)
+                if report is None:
+                    continue
+                if bar.disable and report["label"] != begun:  # no terminal: a line for each phase
+                    print(f"  {report['label']} ({report['total'] or '?'} {report['unit']})")
+                    sys.stdout.flush()
+                elif not bar.disable:
+                    _show(bar, stage, report)
+                begun = report["label"]
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -418,9 +527,7 @@ def _shown_progress(stage: str) -> Iterator[None]:
             bar.close()
 
 
-def _show(bar: Any, stage: str, report: dict[str, Any] | None) -> None:
-    if report is None or bar.disable:
-        return
+def _show(bar: Any, stage: str, report: dict[str, Any]) -> None:
     description = f"{stage}, {report['label']}"
     if bar.desc != f"{description}: ":
         bar.reset(total=report["total"])

@@ -90,6 +90,16 @@ def test_what_was_made_is_used_again_and_what_was_interrupted_is_made_whole(tmp_
     assert ensure_demo(tmp_path, settings) == made
 
 
+def test_a_corpus_that_was_changed_is_trained_on_again(tmp_path):
+    settings = replace(SETTINGS, passes=1, background_characters=5_000)
+    made = ensure_demo(tmp_path, settings)
+    before = (made.model / "model.safetensors").read_bytes()
+    lines = made.corpus.read_text(encoding="utf-8").splitlines(keepends=True)
+    made.corpus.write_text("".join(lines[:-20]), encoding="utf-8")
+    ensure_demo(tmp_path, settings)
+    assert (made.model / "model.safetensors").read_bytes() != before
+
+
 def test_another_setting_is_another_demonstration():
     assert replace(SETTINGS, seed=1).fingerprint != SETTINGS.fingerprint
     assert replace(SETTINGS).fingerprint == SETTINGS.fingerprint

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import tiny_demo
 
-from propme.errors import InputError
+from propme.errors import InputError, ParameterError
 from propme.generation import TransformersGenerator
 from propme.generation.protocol import sample_seed
 from propme.records import Decoding, Prompt
@@ -110,9 +110,41 @@ def test_the_text_ends_at_the_first_end_token_and_says_so(generator):
         assert (len(g.token_ids) == 100) == (g.finish_reason == "length")
 
 
-def test_a_start_token_is_not_doubled(generator):
-    made = list(generator.generate(prompts("", "<|endoftext|>"), GREEDY, 0))
-    assert made[0].text == made[1].text
+def test_there_is_one_start_token_and_special_tokens_in_a_prompt_are_text(generator):
+    (empty, special) = prompts("", "<|endoftext|>")
+    assert generator._prompt_ids(empty, 1) == [0]
+    first, *rest = generator._prompt_ids(special, 1)
+    assert first == 0
+    assert rest
+    assert 0 not in rest
+    assert generator._tokenizer.decode(rest) == "<|endoftext|>"
+
+
+def test_prompts_that_do_not_fit_are_named_and_the_others_not(generator):
+    short, long = prompts("And God said", "And God said " * 100)
+    reasons = generator.too_long([short, long], 24)
+    assert list(reasons) == [long.prompt_id]
+    assert "context of 256" in reasons[long.prompt_id]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"batch_size": 0}, "batch_size"), ({"device": "nowhere"}, "device 'nowhere'")],
+)
+def test_a_wrong_option_is_refused(options, message):
+    with pytest.raises(ParameterError, match=message):
+        TransformersGenerator(str(tiny_demo().model), **options)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_demo().model, folder)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["added_tokens"].append(tokenizer["added_tokens"][0] | {"id": 512, "content": "<x>"})
+    file.write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="more tokens than the model"):
+        TransformersGenerator(str(folder))
 
 
 def test_the_models_own_generation_settings_do_not_creep_in(generator, tmp_path):

@@ -139,7 +139,7 @@ def test_suffix_array_is_the_sorted_one(
     tokens_path = tmp_path_factory.getbasetemp() / "tokens"
     table_path = tmp_path_factory.getbasetemp() / "pointers"
     tokens_path.write_bytes(data)
-    write_suffix_array(tokens_path, table_path, itemsize)
+    write_suffix_array(tokens_path, table_path, np.dtype(f"<u{itemsize}"))
     expected = sorted(range(0, len(data), itemsize), key=lambda at: data[at:])
     width = layout.pointer_bytes(len(data))
     assert table_path.read_bytes() == b"".join(at.to_bytes(width, "little") for at in expected)
@@ -167,7 +167,7 @@ def test_counts_are_right_at_sizes_that_merging_corrupts(
     n_bytes: int, token_type: str, built: Callable
 ) -> None:
     """In several parts, the last below 100 kB, infini-gram's own builder gets these wrong."""
-    rng = random.Random(n_bytes)  # noqa: S311
+    rng = random.Random(n_bytes)
     itemsize = layout.TOKEN_TYPES[token_type].itemsize
     ids = [min(int(rng.expovariate(0.1)), 250) for _ in range(n_bytes // itemsize - 20)]
     documents = [ids[n::20] for n in range(20)]
@@ -183,7 +183,7 @@ def test_counts_are_right_at_sizes_that_merging_corrupts(
 
 
 def test_copies_of_a_long_document_are_no_trouble(built: Callable) -> None:
-    rng = random.Random(1)  # noqa: S311
+    rng = random.Random(1)
     document = rng.choices(range(250), k=20_000)
     with built([document] * 10, "u8") as path:
         index, engine = (open_index(path, name) for name in ENGINES)
@@ -283,8 +283,8 @@ def test_a_build_that_stops_leaves_nothing(
 def test_a_build_that_fails_its_own_check_leaves_nothing(
     tmp_path: Path, word_tokenizer: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reversed_order(tokens_path: Path, table_path: Path, itemsize: int) -> None:
-        write_suffix_array(tokens_path, table_path, itemsize)
+    def reversed_order(tokens_path: Path, table_path: Path, dtype: np.dtype) -> None:
+        write_suffix_array(tokens_path, table_path, dtype)
         table_path.write_bytes(table_path.read_bytes()[::-1])
 
     monkeypatch.setattr("propme.index.build.write_suffix_array", reversed_order)
@@ -355,7 +355,7 @@ def test_an_untouched_index_is_sound(damaged: Path) -> None:
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_a_flipped_byte_is_found_in_every_file(kind: str, mask: int, damaged: Path) -> None:
     file = damaged / "shards" / f"{kind}.0"
-    rng = random.Random(mask)  # noqa: S311
+    rng = random.Random(mask)
     for at in (0, file.stat().st_size - 1, rng.randrange(file.stat().st_size)):
         flip(file, at, mask)
         with pytest.raises(BrokenIndexError, match=kind):
@@ -546,7 +546,7 @@ def test_a_platform_without_the_engine_is_told_what_to_do(
 
 def test_a_search_in_an_unverified_index_of_garbage_does_no_harm(damaged: Path) -> None:
     file = damaged / "shards" / "table.0"
-    file.write_bytes(random.Random(0).randbytes(file.stat().st_size))  # noqa: S311
+    file.write_bytes(random.Random(0).randbytes(file.stat().st_size))
     index = open_index(damaged)
     for text in ("It was the", "he said", "\n"):
         ids = index.tokenizer.encode(text)

@@ -359,7 +359,7 @@ def slow_runs(lengths: list[int]) -> list[list[int]]:
 
 @pytest.mark.parametrize("token_type", TYPES)
 def test_compiled_search_in_thousands_of_arrays(token_type: str) -> None:
-    rng = random.Random(token_type)  # noqa: S311
+    rng = random.Random(token_type)
     several = 0
     for arrays, query in (pair for _ in range(1500) for pair in random_arrays(rng, token_type)):
         keys = kernels.keys(query, arrays.tokens.itemsize)
@@ -376,7 +376,7 @@ def test_compiled_search_in_thousands_of_arrays(token_type: str) -> None:
 
 @pytest.mark.parametrize("token_type", TYPES)
 def test_rank_ranges_in_thousands_of_arrays(token_type: str) -> None:
-    rng = random.Random(token_type)  # noqa: S311
+    rng = random.Random(token_type)
     found = 0
     for arrays, query in (pair for _ in range(1500) for pair in random_arrays(rng, token_type)):
         data, itemsize = arrays.tokens.tobytes(), arrays.tokens.itemsize
@@ -396,7 +396,7 @@ def test_rank_ranges_in_thousands_of_arrays(token_type: str) -> None:
 
 @pytest.mark.parametrize("token_type", TYPES)
 def test_disorder_is_seen_wherever_it_is(token_type: str) -> None:
-    rng = random.Random(token_type)  # noqa: S311
+    rng = random.Random(token_type)
     for _ in range(500):
         arrays = next(random_arrays(rng, token_type))[0]
         n, itemsize = arrays.tokens.size, arrays.tokens.itemsize

@@ -97,8 +97,8 @@ def as_tables(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame, p
         name = f"g{number}"
         generations.append(
             Generation(
-                name, row["prompt"], row["decoding"], number, 1, row["text"], (1, 2), "length", 0.0,
-                1.0, 100,
+                name, row["prompt"], row["decoding"], number, 1, row["text"], (1, 2),
+                row.get("finish", "stop"), 0.0, 1.0, 100,
             )
         )  # fmt: skip
         traces.append(TraceSummary(name, **{key: row.get(key, NOTHING[key]) for key in NOTHING}))
@@ -184,6 +184,18 @@ def test_in_its_range(name: str) -> None:
     )  # fmt: skip
     assert value_of(name, frame_of([best, best])) == (90 if name == "ALS" else 1)
     assert METRICS[name].in_unit_interval is (name != "ALS")
+
+
+def test_a_completion_that_the_limit_cut_before_the_targets_end_is_no_failure() -> None:
+    target = {"target": "and it came to pass"}
+    frame = frame_of(
+        [
+            one({}, prompt="p1", text="and it", finish="length", **target),  # not defined
+            one({}, prompt="p2", text="and it", finish="stop", **target),  # ended by itself: 0
+            one({}, prompt="p3", text="and it came to pass, that", finish="length", **target),
+        ]
+    )
+    assert value_of("extraction", frame) == 1 / 2
 
 
 def test_normalised_and_raw_matches_are_not_counted_twice() -> None:

@@ -348,7 +348,7 @@ def edited(words: list[str], rng: random.Random) -> list[str]:
 @settings(max_examples=1500, deadline=None)
 @given(st.integers(0, 2**63))
 def test_near_copies_of_up_to_400_words(seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     vocabulary = numbered(rng.choice([1, 2, 3, 10, 100, 1000]))
     # Long texts of few words are what makes difflib, not the code under test, slow.
     longest = 400 if len(vocabulary) >= 100 else 100
@@ -409,7 +409,7 @@ def test_pathological_pairs_finish(
 
 
 def costly_pairs() -> list[tuple[list[str], list[str]]]:
-    rng = random.Random(0)  # noqa: S311
+    rng = random.Random(0)
     return [
         (falling_runs(1000, "x"), falling_runs(1000, "y") + ["a", "y"] * 1000),
         (falling_runs(1000, "x")[::-1], ["a", "y"] * 1000 + falling_runs(1000, "y")),

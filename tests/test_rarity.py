@@ -74,7 +74,7 @@ def test_the_rarest_are_kept(
 def test_the_order_of_words_decides_no_tie() -> None:
     """The same words in another order are as rare, whatever the last bits of the sums are."""
     model = UnigramModel(index_of(["a b b c c c d d d d d d d"], WORDS))
-    rng = random.Random(0)  # noqa: S311
+    rng = random.Random(0)
     ids = [A, B, C, D, A, B, C, D, D, C, B, A, A, A]
     seen = set()
     for _ in range(200):

@@ -556,6 +556,13 @@ def make_run(folder: Path) -> Path:
     (folder / "figures" / "span_lengths.png").write_bytes(PIXEL)
     record = {
         "started": HOSTILE,
+        "parameters": {
+            "greedy": True,
+            "samples": 3,
+            "temperature": 0.7,
+            "top_p": 0.9,
+            "max_new_tokens": 12,
+        },
         "inputs": {
             HOSTILE: {"path": f"{HOSTILE}/corpus.jsonl", "sha256": "0123456789abcdef0123"},
             "model": {"path": "name/on-the-hub", "sha256": ""},

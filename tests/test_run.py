@@ -11,9 +11,9 @@ import pytest
 import yaml
 from tiny import tiny_demo
 
+from propme import records, tables
 from propme import run as runs
-from propme import tables
-from propme.errors import InputError, ParameterError, RunError
+from propme.errors import InputError, ParameterError, PropMeError, RunError
 
 ROOT = Path(__file__).parent.parent
 
@@ -275,6 +275,65 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
     assert "Traceback (most recent call last)" not in done.stderr
     assert "too few documents" in (tmp_path / "out" / "1_prompts.ipynb").read_text()
     assert not (tmp_path / "out" / "2_generation.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"temperature": -1.0}, "temperature must be > 0"),
+        ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
+        ({"n_prefix": 0}, "n_prefix must be at least 1"),
+        ({"batch_size": -5}, "batch_size must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"bootstrap_rounds": 0}, "bootstrap_rounds must be at least 1"),
+        ({"merging": "verifed"}, "merging 'verifed' is unknown"),
+        ({"engine": "infinigram"}, "engine 'infinigram' is unknown"),
+        ({"propensity_metrics": ["ALS"]}, "ALS is not in"),
+        ({"propensity_metrics": ["NVRR"]}, "unknown metric 'NVRR'"),
+        ({"copies": ["1"]}, "copies must be whole numbers"),
+        ({"greedy": False, "samples": 0}, "nothing to generate"),
+    ],
+)
+def test_a_value_that_a_later_notebook_would_refuse_is_refused_at_once(given, message):
+    with pytest.raises(PropMeError, match=message):
+        runs.effective_parameters([], given, None)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
+    thesis = tmp_path / "paper" / "report" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("mine")
+    for output in (tmp_path / "paper", ROOT, ROOT / "notebooks"):
+        with pytest.raises(RunError, match="holds other things"):
+            runs.run([], output=str(output))
+    assert thesis.read_text() == "mine"
+    assert runs.notebook_path("1_prompts").is_file()
+
+
+def test_what_came_of_another_table_is_removed_with_it(tmp_path):
+    folder = runs.open_run(str(tmp_path / "out"))
+    empty = {name: tables.to_frame(name, []) for name in tables.TABLES}
+    for name, frame in empty.items():
+        folder.write(name, frame)
+    folder.write("generations", empty["generations"])
+    assert len(list(folder.tables.glob("*.parquet"))) == len(tables.TABLES)
+    one = records.Generation("g", "p", "greedy", 0, 0, "x", (1,), "stop", 0.0, 1.0, 1)
+    folder.write("generations", tables.to_frame("generations", [one]))
+    assert {p.stem for p in folder.tables.glob("*.parquet")} == {"prompts", "generations"}
+
+
+def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
+    with pytest.raises(InputError, match="belong together"):
+        runs._input_paths(str(tiny_demo().corpus), "demo", str(tiny_demo().model), tmp_path)
+
+
+def test_an_index_of_another_corpus_is_refused(finished, tmp_path):
+    folder, _ = finished
+    inputs = json.loads((folder / "run.json").read_text())["inputs"]
+    with pytest.raises(InputError, match="built from another corpus"):
+        runs._require_same_corpus(
+            Path(inputs["index"]["path"]), inputs["heldout"]["path"], inputs["heldout"]["sha256"]
+        )
 
 
 def test_a_missing_corpus_is_named(tmp_path):

@@ -16,7 +16,7 @@ def slow_bootstrap(
     numerator: list[float], denominator: list[float], clusters: list[str], rounds: int
 ) -> np.ndarray:
     """Draw prompts with replacement and add up all the rows of each, one by one."""
-    dice = random.Random(7)  # noqa: S311
+    dice = random.Random(7)
     names = sorted(set(clusters))
     ratios = []
     for _ in range(rounds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -10,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from propme.errors import InputError
+from propme.errors import InputError, ParameterError
 from propme.generation.protocol import generation_id, sample_seed
 from propme.progress import track
 from propme.records import Decoding, Generation, Prompt
 
 if TYPE_CHECKING:
     import torch
+
+
+#: Parameters below which a step is too short to be shared between threads.
+_TINY_MODEL = 5_000_000
+
+
+class TooLongError(InputError):
+    """A prompt and its completion do not fit into the model's context."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +79,22 @@ class TransformersGenerator:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 model, dtype=dtype, trust_remote_code=trust_remote_code
             )
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # damaged weights, unknown types: the library raises many kinds
             raise InputError(
-                f"transformers cannot load a causal language model and its tokenizer from here:"
-                f" {str(error).splitlines()[0]}",
+                "transformers cannot load a causal language model and its tokenizer from here:"
+                f" {_first_line(error)}",
                 model,
             ) from error
+        try:
+            self._device = torch.device(_best_device() if device == "auto" else device)
+            self._model = loaded.to(self._device).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise ParameterError(f"device {device!r}: {_first_line(error)}") from error
+        if len(self._tokenizer) > self._model.get_input_embeddings().num_embeddings:
+            raise InputError("the tokenizer has more tokens than the model; is it its own?", model)
+        if batch_size < 1:
+            raise ParameterError(f"batch_size must be at least 1, not {batch_size}")
         self._name = model
-        self._device = torch.device(_best_device() if device == "auto" else device)
-        self._model = loaded.to(self._device).eval()
         self._model.generation_config = GenerationConfig()
         self._batch_size = batch_size
         self._ends = _end_tokens(self._tokenizer, self._model.config)
@@ -105,36 +121,72 @@ class TransformersGenerator:
 
         Raises
         ------
-        InputError
-            A prompt and its completion would not fit into the model's context.
+        TooLongError
+            A prompt and its completion do not fit into the model's context, see `too_long`.
         """
         tasks = [
             _Task(prompt, sample, ids)
             for prompt in prompts
-            for ids in [self._prompt_ids(prompt, decoding)]
+            for ids in [self._prompt_ids(prompt, decoding.max_new_tokens)]
             for sample in range(decoding.samples)
         ]
         tasks.sort(key=lambda task: len(task.ids))
         batches = [tasks[i : i + self._batch_size] for i in range(0, len(tasks), self._batch_size)]
-        for batch in track(batches, f"generating, {decoding.name}", unit="batches"):
-            yield from self._complete(batch, decoding, seed)
+        with self._threads():
+            for batch in track(batches, f"generating, {decoding.name}", unit="batches"):
+                yield from self._complete(batch, decoding, seed)
 
-    def _prompt_ids(self, prompt: Prompt, decoding: Decoding) -> list[int]:
-        ids = list(self._tokenizer.encode(prompt.text, add_special_tokens=False))
-        if self._start is not None and ids[:1] != [self._start]:
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """One thread for a tiny model on the CPU, whose threads would wait more than they work."""
+        import torch
+
+        before = torch.get_num_threads()
+        n_parameters = sum(p.numel() for p in self._model.parameters())
+        if self._device.type == "cpu" and n_parameters < _TINY_MODEL:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def _prompt_ids(self, prompt: Prompt, max_new_tokens: int) -> list[int]:
+        # What looks like a special token in a prompt is text, as it is in the corpus.
+        ids = list(
+            self._tokenizer.encode(prompt.text, add_special_tokens=False, split_special_tokens=True)
+        )
+        if self._start is not None:
             ids.insert(0, self._start)
         if not ids:
             raise InputError(
                 "the prompt is empty and the model has no start token", prompt.prompt_id
             )
         context = getattr(self._model.config, "max_position_embeddings", None)
-        if context is not None and len(ids) + decoding.max_new_tokens > context:
-            raise InputError(
-                f"{len(ids)} tokens and {decoding.max_new_tokens} new ones do not fit into the"
-                f" model's context of {context}; lower max_new_tokens or shorten the prompt",
+        if context is not None and len(ids) + max_new_tokens > context:
+            raise TooLongError(
+                f"{len(ids)} tokens and {max_new_tokens} new ones do not fit into the model's"
+                f" context of {context}; lower max_new_tokens or shorten the prompt",
                 prompt.prompt_id,
             )
         return ids
+
+    def too_long(self, prompts: Sequence[Prompt], max_new_tokens: int) -> dict[str, str]:
+        """Prompts that do not fit into the model's context with their completion: id and why.
+
+        Raises
+        ------
+        TooLongError
+            None of them fits.
+        """
+        reasons: dict[str, str] = {}
+        for prompt in prompts:
+            try:
+                self._prompt_ids(prompt, max_new_tokens)
+            except TooLongError as error:
+                reasons[prompt.prompt_id] = error.message
+                if len(reasons) == len(prompts):
+                    raise
+        return reasons
 
     def _complete(
         self, tasks: Sequence[_Task], decoding: Decoding, seed: int
@@ -186,9 +238,13 @@ class TransformersGenerator:
 
     def _decode(self, ids: list[int]) -> str:
         text = self._tokenizer.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _best_device() -> str:

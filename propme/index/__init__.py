@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
-from propme.errors import ParameterError
+from propme.errors import BrokenIndexError, ParameterError
 from propme.index import layout
 from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
 from propme.index.protocol import Index, Occurrences, Position
 from propme.index.tokenizer import Tokenizer
-from propme.index.verify import read_manifest, read_tokenizer, verify_index
+from propme.index.verify import check_shape, read_manifest, read_tokenizer, verify_index
 
 ENGINES = ("mapped", "infini-gram")
 
@@ -20,6 +22,7 @@ __all__ = [
     "Occurrences",
     "Position",
     "Tokenizer",
+    "UnverifiedIndexWarning",
     "build_index",
     "open_index",
     "read_manifest",
@@ -27,29 +30,75 @@ __all__ = [
 ]
 
 
-def open_index(path: str | Path, engine: str = "mapped") -> MappedIndex:
+class UnverifiedIndexWarning(UserWarning):
+    """An index without a manifest of PropMe was opened: only its sizes were checked."""
+
+
+def open_index(
+    path: str | Path | Sequence[str | Path],
+    engine: str = "mapped",
+    *,
+    tokenizer: str = "",
+    token_type: str = "u16",
+) -> MappedIndex:
     """Open an index after its cheap checks: the manifest, and the size of every file.
 
     Parameters
     ----------
-    path : str or Path
-        Folder of the index.
+    path : str, Path or a sequence of them
+        Folder of the index; several are searched as one.
     engine : str
         ``mapped``: compiled search in the memory-mapped suffix array, the fast one.
         ``infini-gram``: the same answers from infini-gram's own engine.
+    tokenizer, token_type : str
+        Of a ready-made index (infini-gram's version 4) that has no manifest of PropMe: its
+        tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``.
 
     Raises
     ------
     BrokenIndexError
-        The folder holds no finished index, or a file of another size than was written.
+        A folder holds no finished index or a file of another size than was written, or folders
+        were made with different tokenizers.
+
+    Warns
+    -----
+    UnverifiedIndexWarning
+        The index has no manifest, so nothing tells whether its suffix array is right.
     """
     if engine not in ENGINES:
         raise ParameterError(f"engine {engine!r} is unknown; it is one of {', '.join(ENGINES)}")
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    tokenizer = read_tokenizer(folder)
+    folders = [Path(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
+    opened = [_checked(folder, tokenizer, token_type) for folder in folders]
+    if len({(kind, loaded.fingerprint) for _, kind, loaded in opened}) != 1:
+        raise BrokenIndexError(
+            f"{', '.join(map(str, folders))}: not made with one tokenizer, so no one index"
+        )
+    shards, (_, kind, loaded) = [files for files, _, _ in opened], opened[0]
     if engine == "mapped":
-        return MappedIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
+        return MappedIndex(shards, kind, loaded)
     from propme.index.engine import EngineIndex
 
-    return EngineIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
+    return EngineIndex(shards, kind, loaded)
+
+
+def _checked(folder: Path, tokenizer: str, token_type: str) -> tuple[Path, str, Tokenizer]:
+    """Folder of the files, token type and tokenizer of an index, after its cheap checks."""
+    ready_made = not (folder / layout.MANIFEST).is_file() and layout.shard_suffixes(folder)
+    if not ready_made:
+        manifest = read_manifest(folder)
+        return folder / layout.SHARDS, manifest["token_type"], read_tokenizer(folder, manifest)
+    if not tokenizer:
+        raise BrokenIndexError(
+            f"{folder}: an index that was made elsewhere; name its tokenizer (and token_type)"
+        )
+    if token_type not in layout.TOKEN_TYPES:
+        raise ParameterError(
+            f"token_type {token_type!r} is unknown; it is one of {', '.join(layout.TOKEN_TYPES)}"
+        )
+    check_shape(folder, token_type)
+    warnings.warn(
+        f"{folder}: no manifest of PropMe; its sizes fit, and nothing else is known of it",
+        UnverifiedIndexWarning,
+        stacklevel=3,
+    )
+    return folder, token_type, Tokenizer.load(tokenizer)

@@ -28,17 +28,18 @@ LONGEST_QUERY = 2000
 class EngineIndex(MappedIndex):
     """`MappedIndex` with the engine's ``find``. Slower; documents are read the same way."""
 
-    def __init__(self, shards: Path, token_type: str, tokenizer: Tokenizer) -> None:
-        super().__init__(shards, token_type, tokenizer)
-        # The engine derives its files' names by replacing these words anywhere in the path.
-        for word in ("tokenized", "table"):
-            if word in str(shards):
-                raise BrokenIndexError(
-                    f"{shards}: infini-gram crashes on a path that holds {word!r}; move the index,"
-                    " or use engine 'mapped'"
-                )
-        _refuse_strays(shards, len(self._shards))
-        self._engine = _load_engine(shards, token_type)
+    def __init__(self, folders: Sequence[Path], token_type: str, tokenizer: Tokenizer) -> None:
+        super().__init__(folders, token_type, tokenizer)
+        for shards in folders:
+            # The engine derives its files' names by replacing these words anywhere in the path.
+            for word in ("tokenized", "table"):
+                if word in str(shards):
+                    raise BrokenIndexError(
+                        f"{shards}: infini-gram crashes on a path that holds {word!r}; move the"
+                        " index, or use engine 'mapped'"
+                    )
+            _refuse_strays(shards)
+        self._engine = _load_engine(folders, token_type)
 
     def find(self, ids: Sequence[int]) -> Occurrences:
         """Where a sequence of one token or more occurs."""
@@ -88,9 +89,10 @@ class EngineIndex(MappedIndex):
         return keep_maximal(np.array(runs, np.int64).reshape(-1, 2))
 
 
-def _refuse_strays(shards: Path, n_shards: int) -> None:
+def _refuse_strays(shards: Path) -> None:
     """The engine takes every file with a kind's name in its own for one of that kind."""
-    own = {layout.shard_file(shards, k, n, n_shards) for k in layout.KINDS for n in range(n_shards)}
+    suffixes = layout.shard_suffixes(shards)
+    own = {shards / f"{kind}.{suffix}" for kind in layout.KINDS for suffix in suffixes}
     for path in sorted(set(shards.iterdir()) - own):
         if any(kind in path.name for kind in layout.KINDS):
             raise BrokenIndexError(
@@ -99,7 +101,7 @@ def _refuse_strays(shards: Path, n_shards: int) -> None:
             )
 
 
-def _load_engine(shards: Path, token_type: str) -> Any:
+def _load_engine(folders: Sequence[Path], token_type: str) -> Any:
     try:
         from infini_gram.engine import InfiniGramEngine
     except ImportError as error:
@@ -110,7 +112,7 @@ def _load_engine(shards: Path, token_type: str) -> Any:
         ) from error
     separator = layout.separator(token_type)
     return InfiniGramEngine(
-        index_dir=[str(shards)],
+        index_dir=[str(folder) for folder in folders],
         eos_token_id=0,  # only its probability calls read it, which are not used here
         vocab_size=separator,
         version=4,

@@ -64,9 +64,15 @@ def shard_file(shards: Path, kind: str, shard: int, n_shards: int) -> Path:
     return shards / f"{kind}.{shard:0{len(str(n_shards - 1))}d}"
 
 
+def shard_suffixes(shards: Path) -> list[str]:
+    """Numbers of the shards in a folder as their names have them, in the engine's order."""
+    names = sorted(path.name for path in shards.glob("tokenized.*"))
+    return [name.split(".", 1)[1] for name in names if name.split(".", 1)[1].isdigit()]
+
+
 def count_shards(shards: Path) -> int:
     """Number of shards in a folder of index files."""
-    return sum(1 for p in shards.glob("tokenized.*") if p.suffix[1:].isdigit())
+    return len(shard_suffixes(shards))
 
 
 def map_file(path: Path, dtype: np.dtype[Any]) -> Array:

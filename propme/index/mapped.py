@@ -22,9 +22,9 @@ from propme.index.tokenizer import Tokenizer
 class Shard:
     """The memory-mapped files of one shard."""
 
-    def __init__(self, shards: Path, number: int, n_shards: int, token_type: str) -> None:
+    def __init__(self, shards: Path, suffix: str, token_type: str) -> None:
         def mapped(kind: str, dtype: str) -> npt.NDArray[Any]:
-            path = layout.shard_file(shards, kind, number, n_shards)
+            path = shards / f"{kind}.{suffix}"
             array = layout.map_file(path, np.dtype(dtype)).view(np.ndarray)
             array.flags.writeable = False
             return array
@@ -34,12 +34,12 @@ class Shard:
         self.offsets = mapped("offset", "<u8")
         self._metadata = mapped("metadata", "<u1")
         self._metadata_offsets = mapped("metaoff", "<u8")
-        self._unigram_path = layout.shard_file(shards, "unigram", number, n_shards)
+        self._unigram_path = shards / f"unigram.{suffix}"
         self.itemsize = self.tokens.itemsize
         self.width = layout.pointer_bytes(self.tokens.size * self.itemsize)
         if self.table.size != self.tokens.size * self.width:
             raise BrokenIndexError(
-                f"{layout.shard_file(shards, 'table', number, n_shards)}: {self.table.size} bytes,"
+                f"{shards / f'table.{suffix}'}: {self.table.size} bytes,"
                 f" but {self.tokens.size} tokens need {self.tokens.size * self.width};"
                 " the file is truncated or of another index; build the index again"
             )
@@ -71,8 +71,17 @@ class Shard:
 
     def unigrams(self) -> dict[int, int]:
         """Count of each token that occurs, the separator included."""
-        pairs = (line.split() for line in self._unigram_path.read_text("ascii").splitlines())
-        return {int(token): int(count) for token, count in pairs}
+        if not self._unigram_path.is_file():  # an index that was made elsewhere may lack it
+            values, times = np.unique(self.tokens, return_counts=True)
+            return dict(zip(values.tolist(), times.tolist(), strict=True))
+        try:
+            pairs = (line.split() for line in self._unigram_path.read_text("ascii").splitlines())
+            counts = {int(token): int(count) for token, count in pairs}
+        except ValueError as error:
+            raise BrokenIndexError(f"{self._unigram_path}: damaged ({error})") from error
+        if sum(counts.values()) not in (self.tokens.size, self.tokens.size - self.offsets.size):
+            raise BrokenIndexError(f"{self._unigram_path}: not the counts of this shard's tokens")
+        return counts
 
 
 class MappedIndex:
@@ -80,22 +89,30 @@ class MappedIndex:
 
     Parameters
     ----------
-    shards : Path
-        Folder of the files.
+    folders : sequence of Path
+        Folders of the files. Several are searched as one index, as large ones are that lie on
+        several disks.
     token_type : str
         ``u8``, ``u16`` or ``u32``.
     tokenizer : Tokenizer
         The tokenizer whose ids the files hold.
     """
 
-    def __init__(self, shards: Path, token_type: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, folders: Sequence[Path], token_type: str, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self._opened_with = (tuple(folders), token_type, tokenizer)
         self._separator = layout.separator(token_type)
-        n_shards = layout.count_shards(shards)
-        if not n_shards:
-            raise BrokenIndexError(f"{shards}: no index files (tokenized.0 and its like) here")
-        self._shards = [Shard(shards, n, n_shards, token_type) for n in range(n_shards)]
+        self._shards = []
+        for folder in folders:
+            suffixes = layout.shard_suffixes(folder)
+            if not suffixes:
+                raise BrokenIndexError(f"{folder}: no index files (tokenized.0 and its like) here")
+            self._shards += [Shard(folder, suffix, token_type) for suffix in suffixes]
         self._first_documents = [0, *accumulate(s.offsets.size for s in self._shards)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the files itself."""
+        return type(self), self._opened_with
 
     @property
     def n_documents(self) -> int:
@@ -180,7 +197,9 @@ class MappedIndex:
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
         line = json.loads(self._shards[shard].metadata_line(document))
-        return dict(line["metadata"])
+        metadata = line["metadata"]
+        own = metadata if isinstance(metadata, dict) else {"metadata": metadata}
+        return {"id": f"{line['path']}:{line['linenum']}"} | own
 
     def unigram_counts(self) -> npt.NDArray[np.int64]:
         """How often each token occurs, by id; the separator is not counted."""
@@ -191,8 +210,11 @@ class MappedIndex:
         counts = np.zeros(self.tokenizer.vocabulary_size, np.int64)
         for shard in self._shards:
             for token, count in shard.unigrams().items():
-                if token != self._separator:
-                    counts[token] += count
+                if token == self._separator:
+                    continue
+                if token >= counts.size:
+                    raise BrokenIndexError(f"token {token} is none of the index's tokenizer")
+                counts[token] += count
         return counts
 
     def document_at(self, number: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The tokenizer of an index: any Hugging Face fast tokenizer, without its special tokens."""
+"""The tokenizer of an index: any Hugging Face fast tokenizer, or the bytes of the text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 
 from propme.errors import InputError
+
+#: Name of the tokenizer that is none, and what stands in its file.
+BYTES = "bytes"
+_BYTES_FILE = b'{"propme": "bytes"}\n'
 
 
 class Tokenizer:
@@ -31,11 +35,16 @@ class Tokenizer:
 
     @classmethod
     def load(cls, name_or_path: str) -> Tokenizer:
-        """Load from a ``tokenizer.json``, a folder that holds one, or a name on the hub."""
+        """Load from a ``tokenizer.json``, a folder that holds one, or a name on the hub.
+
+        ``bytes`` is the tokenizer that is none: `ByteTokenizer`.
+        """
         path = Path(name_or_path)
         file = path / "tokenizer.json" if path.is_dir() else path
+        if name_or_path == BYTES or (file.is_file() and file.read_bytes() == _BYTES_FILE):
+            return ByteTokenizer()
         try:
-            if file.is_file():
+            if path.exists():  # also a folder that lacks it, for which no hub need be asked
                 return cls(Backend.from_file(str(file)))
             return cls(Backend.from_pretrained(name_or_path))
         except Exception as error:  # the library raises bare Exception for every fault
@@ -56,7 +65,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write it as a ``tokenizer.json``."""
-        self._backend.save(str(path))
+        path.write_text(self._backend.to_str(pretty=True), encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text."""
@@ -111,3 +120,46 @@ class Tokenizer:
         tokens = [[token] for token in range(self.vocabulary_size)]
         texts = self._backend.decode_batch(tokens, skip_special_tokens=False)
         return frozenset(pair for text in texts for pair in re.findall(r"\S\s", text))
+
+
+class ByteTokenizer(Tokenizer):
+    """No tokenizer at all: the tokens are the bytes of the text in UTF-8."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def vocabulary_size(self) -> int:
+        """One more than the highest byte of UTF-8."""
+        return 0xF5
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for all of them."""
+        return hashlib.sha256(_BYTES_FILE).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write what `Tokenizer.load` knows it by."""
+        path.write_bytes(_BYTES_FILE)
+
+    def encode(self, text: str) -> list[int]:
+        """Bytes of a text."""
+        return list(text.encode("utf-8"))
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Bytes, and for each the character ``[n, n + 1)`` that it is of."""
+        sizes = [len(character.encode("utf-8")) for character in text]
+        offsets = [(n, n + 1) for n, size in enumerate(sizes) for _ in range(size)]
+        return self.encode(text), offsets
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Bytes of many texts."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of bytes. A character cut in two at an end shows as U+FFFD."""
+        return bytes(ids).decode("utf-8", errors="replace")
+
+    def joins(self, sign: str, space: str) -> bool:
+        """No byte holds two characters."""
+        return False

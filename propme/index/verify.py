@@ -13,6 +13,7 @@ from propme.errors import BrokenIndexError, InputError
 from propme.index import kernels, layout
 from propme.index.mapped import MappedIndex, Shard
 from propme.index.tokenizer import Tokenizer
+from propme.progress import track
 
 #: Shards of up to this many tokens are checked whole; of larger ones, this many neighbours.
 CHECKED_NEIGHBOURS = 5_000_000
@@ -21,7 +22,7 @@ COMPARED_TOKENS = 1000
 #: N-grams whose count is compared with a scan of the tokens, per shard.
 CHECKED_COUNTS = 50
 
-_KEYS = {"token_type", "shards", "documents", "tokens", "tokenizer", "files"}
+_KEYS = {"token_type", "shards", "documents", "tokens", "tokenizer_file", "files"}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -60,25 +61,38 @@ def _parsed(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def read_tokenizer(folder: Path, manifest: dict[str, Any]) -> Tokenizer:
     """Tokenizer of an index folder.
 
     Raises
     ------
     BrokenIndexError
-        It is missing or damaged.
+        It is missing, damaged, or not the one that the index was built with.
     """
     path = folder / layout.TOKENIZER
     if not path.is_file():
         raise BrokenIndexError(f"{path}: missing; build the index again")
+    if sha256_of(path) != manifest["tokenizer_file"]:
+        raise BrokenIndexError(f"{path}: not the tokenizer that the index was built with")
     try:
         return Tokenizer.load(str(path))
     except InputError as error:
         raise BrokenIndexError(f"{error.path}: {error.message}") from error
 
 
-def verify_index(folder: Path, seed: int = 0) -> None:
+def verify_index(folder: Path, seed: int = 0, *, full: bool = False, hashes: bool = True) -> None:
     """Check every shard of an index, and raise at the first thing that is wrong.
+
+    Parameters
+    ----------
+    folder : Path
+    seed : int
+        Decides which neighbours of large suffix arrays and which n-grams are looked at.
+    full : bool
+        Whether to check all of a large suffix array and not a sample. Takes eight bytes of memory
+        for each token of a shard.
+    hashes : bool
+        Whether to read every file and compare its SHA-256.
 
     Raises
     ------
@@ -86,28 +100,59 @@ def verify_index(folder: Path, seed: int = 0) -> None:
         Says which file is wrong, and how.
     """
     manifest = read_manifest(folder)
-    _check_bytes(folder / layout.SHARDS, manifest["files"])
-    tokenizer = read_tokenizer(folder)
-    if tokenizer.fingerprint != manifest["tokenizer"]:
-        raise BrokenIndexError(f"{folder / layout.TOKENIZER}: not the tokenizer it was built with")
-    index = MappedIndex(folder / layout.SHARDS, manifest["token_type"], tokenizer)
+    if hashes:
+        _check_bytes(folder / layout.SHARDS, manifest["files"])
+    tokenizer = read_tokenizer(folder, manifest)
+    index = MappedIndex([folder / layout.SHARDS], manifest["token_type"], tokenizer)
     if (index.n_documents, index.n_tokens) != (manifest["documents"], manifest["tokens"]):
         raise BrokenIndexError(
             f"{folder}: {index.n_documents} documents and {index.n_tokens} tokens, but the"
             f" manifest says {manifest['documents']} and {manifest['tokens']}"
         )
     rng = np.random.default_rng(seed)
-    for number in range(manifest["shards"]):
-        shard = Shard(folder / layout.SHARDS, number, manifest["shards"], manifest["token_type"])
-        where = f"{folder / layout.SHARDS}, shard {number}"
+    suffixes = layout.shard_suffixes(folder / layout.SHARDS)
+    for suffix in track(suffixes, "verifying", unit="shards"):
+        shard = Shard(folder / layout.SHARDS, suffix, manifest["token_type"])
+        where = f"{folder / layout.SHARDS}, shard {suffix}"
         _check_documents(shard, layout.separator(manifest["token_type"]), where)
-        _check_order(shard, rng, where)
+        _check_order(shard, rng, where, full)
         _check_counts(shard, layout.separator(manifest["token_type"]), rng, where)
+
+
+def check_shape(folder: Path, token_type: str) -> None:
+    """Check what can be checked of an index without a manifest in no time: that its sizes fit.
+
+    Raises
+    ------
+    BrokenIndexError
+        A file is missing, or its size does not fit the others.
+    """
+    separator = layout.separator(token_type)
+    for suffix in layout.shard_suffixes(folder):
+        shard = Shard(folder, suffix, token_type)
+        where = f"{folder}, shard {suffix}"
+        if not shard.tokens.size or int(shard.tokens[0]) != separator:
+            raise BrokenIndexError(
+                f"{where}: does not begin with the separator of {token_type}; is it of another"
+                " token_type, or truncated?"
+            )
+        last = int(shard.offsets[-1]) // shard.itemsize if shard.offsets.size else -1
+        if not 0 <= last < shard.tokens.size or int(shard.tokens[last]) != separator:
+            raise BrokenIndexError(f"{where}: the offsets are not those of the tokens")
+        if shard.metadata_lines != shard.offsets.size:
+            raise BrokenIndexError(
+                f"{where}: {shard.metadata_lines} lines of metadata for"
+                f" {shard.offsets.size} documents"
+            )
+        try:
+            json.loads(shard.metadata_line(shard.metadata_lines - 1))
+        except ValueError as error:
+            raise BrokenIndexError(f"{where}: the metadata is truncated: {error}") from error
 
 
 def _check_bytes(shards: Path, files: dict[str, Any]) -> None:
     """Every file is, byte for byte, what was written."""
-    for name, expected in files.items():
+    for name, expected in track(files.items(), "hashing", unit="files"):
         if sha256_of(shards / name) != expected["sha256"]:
             raise BrokenIndexError(
                 f"{shards / name}: its SHA-256 is not that in the manifest; build the index again"
@@ -130,10 +175,10 @@ def _check_documents(shard: Shard, separator: int, where: str) -> None:
             raise BrokenIndexError(f"{where}: metadata of document {document}: {error}") from error
 
 
-def _check_order(shard: Shard, rng: np.random.Generator, where: str) -> None:
+def _check_order(shard: Shard, rng: np.random.Generator, where: str, full: bool) -> None:
     """The suffix array holds every suffix, and they ascend."""
     n = shard.tokens.size
-    if n <= CHECKED_NEIGHBOURS:
+    if full or n <= CHECKED_NEIGHBOURS:
         wrong = kernels.first_disorder(shard.tokens, shard.table, shard.width)
     else:
         ranks = np.sort(rng.integers(0, n - 1, CHECKED_NEIGHBOURS))

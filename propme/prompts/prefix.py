@@ -94,7 +94,7 @@ def heldout_prompts(
         document = documents[number]
         ids = index.tokenizer.encode(document.text)[: PREFIX_TOKENS + TARGET_TOKENS]
         if len(chosen) < n and len(ids) == PREFIX_TOKENS + TARGET_TOKENS:
-            metadata = {"id": document.id, **document.metadata, "copies": 0}
+            metadata = {**document.metadata, "id": document.id, "copies": 0}
             prompt = _prompt(index, ids, metadata, "heldout", "control", "copies")
             if prompt.text not in chosen:
                 chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
