@@ -13,7 +13,7 @@ demo: $(INSTALLED)
 	$(BIN)/propme run params/demo.yaml
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -95,7 +95,8 @@ def build_index(
         raise InputError("this folder exists; remove it or choose another", str(output))
     output.parent.mkdir(parents=True, exist_ok=True)
     lock = output.parent / f".{output.name}.lock"
-    plan = _Plan(layout.token_type_for(tokenizer.vocabulary_size), shard_bytes, n_shards)
+    token_type = layout.token_type_for(tokenizer.vocabulary_size)
+    plan = _Plan(token_type, 0 if n_shards else shard_bytes, n_shards)
     with FileLock(lock):
         try:
             if not output.exists():  # another process may have built it while this one waited
