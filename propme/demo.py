@@ -110,6 +110,8 @@ def _is_trained_on(model: Path, corpus: Path) -> bool:
 def _whole_or_not_at_all(folder: Path, make: Callable[[Path], object]) -> None:
     """Have ``make`` fill a temporary folder, and give it its name when it is whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{folder.name}-making-*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-making-"))
     try:
         make(temporary)

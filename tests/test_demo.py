@@ -90,6 +90,15 @@ def test_what_was_made_is_used_again_and_what_was_interrupted_is_made_whole(tmp_
     assert ensure_demo(tmp_path, settings) == made
 
 
+def test_what_a_killed_process_left_is_cleared_away(tmp_path):
+    settings = replace(SETTINGS, passes=1, background_characters=5_000)
+    left = tmp_path / f".demo-{settings.fingerprint}-making-x"
+    left.mkdir()
+    (left / "corpus.jsonl").write_text("half")
+    ensure_demo(tmp_path, settings)
+    assert not left.exists()
+
+
 def test_a_corpus_that_was_changed_is_trained_on_again(tmp_path):
     settings = replace(SETTINGS, passes=1, background_characters=5_000)
     made = ensure_demo(tmp_path, settings)
