@@ -518,3 +518,28 @@ def test_a_second_process_waits_and_uses_the_first_ones_index(
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "index") == contents(undisturbed)
     assert_nothing_beside(tmp_path / "index")
+
+
+def test_an_index_of_other_documents_that_appears_meanwhile_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process finishes between the first look at the folder and the lock."""
+    import filelock
+
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text('{"text": "one two"}\n')
+    second.write_text('{"text": "three four"}\n')
+    tokenizer = Tokenizer.load("bytes")
+    output = tmp_path / "index"
+    acquire = filelock.FileLock.__enter__
+
+    def build_first(lock: filelock.FileLock) -> object:
+        monkeypatch.setattr(filelock.FileLock, "__enter__", acquire)
+        build_index(Corpus([first]), tokenizer, output)
+        return acquire(lock)
+
+    monkeypatch.setattr(filelock.FileLock, "__enter__", build_first)
+    with pytest.raises(InputError, match="another index here"):
+        build_index(Corpus([second]), tokenizer, output)
+    monkeypatch.setattr(filelock.FileLock, "__enter__", acquire)
+    build_index(Corpus([second]), tokenizer, tmp_path / "other")

@@ -29,7 +29,7 @@ from propme.errors import BrokenIndexError, InputError
 from propme.index import layout
 from propme.index.suffix_array import write_suffix_array, write_unigrams
 from propme.index.tokenizer import Tokenizer
-from propme.index.verify import verify_index
+from propme.index.verify import read_manifest, verify_index
 from propme.progress import track
 from propme.records import Document
 
@@ -97,20 +97,34 @@ def build_index(
     lock = output.parent / f".{output.name}.lock"
     token_type = layout.token_type_for(tokenizer.vocabulary_size)
     plan = _Plan(token_type, 0 if n_shards else shard_bytes, n_shards)
+    key = _key(documents, tokenizer, plan)
     with FileLock(lock):
         try:
-            if not output.exists():  # another process may have built it while this one waited
-                _build_whole(documents, tokenizer, output, plan, workers)
+            if output.exists():  # another process has built it while this one waited
+                _require_key(output, key)
+            else:
+                _build_whole(documents, tokenizer, output, plan, key, workers)
         finally:
             lock.unlink(missing_ok=True)
     return output
 
 
+def _require_key(output: Path, key: str) -> None:
+    if read_manifest(output).get("key") != key:
+        raise InputError(
+            "another process has just built another index here; choose another folder", str(output)
+        )
+
+
 def _build_whole(
-    documents: Iterable[Document], tokenizer: Tokenizer, output: Path, plan: _Plan, workers: int
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    output: Path,
+    plan: _Plan,
+    key: str,
+    workers: int,
 ) -> None:
     folder = output.parent / f".{output.name}.building"
-    key = _key(documents, tokenizer, plan)
     if not key or _state(folder).get("key") != key:
         shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -415,6 +429,7 @@ def _manifest(
     files = sorted((folder / layout.SHARDS).iterdir())
     return {
         "format": "infini-gram v4",
+        "key": state["key"],
         "token_type": plan.token_type,
         "shards": state["shards"],
         "documents": state["documents"],
