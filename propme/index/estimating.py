@@ -24,7 +24,7 @@ _SAMPLED_BYTES = 1_000_000
 LARGEST_SHARD = 2_000_000_000
 
 #: Sorting takes longer than in proportion to its size by this power, see docs/indexing.md.
-SORT_EXPONENT = 1.15
+SORT_EXPONENT = 1.1
 
 
 @dataclass(frozen=True)
