@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from propme.errors import InputError
+from propme.files import sha256_of
 from propme.records import Document
 
-_BLOCK = 1 << 20
 _ROWS_AT_A_TIME = 1000
 _SHORT_BLOCK = 1 << 15
 
@@ -116,7 +115,8 @@ class Corpus:
         self._skip = on_error == "skip"
         self.hub_names = [str(i) for i in inputs if _is_hub_name(str(i))]
         self.files = find_files([i for i in inputs if str(i) not in self.hub_names])
-        self._root = _common_folder(self.files)
+        folders = [path.parent for path in self.files]
+        self._root = Path(os.path.commonpath(folders)) if folders else Path()
         self.tally = Tally()
 
     def __iter__(self) -> Iterator[Document]:
@@ -232,22 +232,6 @@ def _saved_files(state: Path) -> list[Path]:
         return [state.parent / entry["filename"] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-
-
-def _common_folder(files: Sequence[Path]) -> Path:
-    parents = {path.parent for path in files}
-    if len(parents) == 1:
-        return parents.pop()
-    return Path(*_shared([path.parent.parts for path in files])) if files else Path()
-
-
-def _shared(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    shared = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return shared
 
 
 def _kind(path: Path) -> str:
@@ -493,12 +477,3 @@ def _refuse_lone_surrogates(record: dict[str, Any], path: Path, line: int) -> No
             json.dumps({name: value}, ensure_ascii=False, default=str).encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(f"field {name!r} holds a lone surrogate", str(path), line) from error
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

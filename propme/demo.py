@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from propme.corpus import read_documents, sha256_of
+from propme.corpus import read_documents
 from propme.errors import InputError
+from propme.files import alone, sha256_of
 from propme.progress import track
 
 if TYPE_CHECKING:
@@ -78,24 +79,16 @@ class Demo:
 
 def ensure_demo(cache: Path, settings: DemoSettings | None = None) -> Demo:
     """Write the corpus and train the model, or use those that an earlier call left in ``cache``."""
-    from filelock import FileLock
-
     settings = settings or DemoSettings()
     folder = cache / f"demo-{settings.fingerprint}"
     demo = Demo(folder / "corpus.jsonl", folder / "heldout.jsonl", folder / "model")
     cache.mkdir(parents=True, exist_ok=True)
-    lock = cache / f".{folder.name}.lock"
-    with FileLock(lock):  # two runs may want it at once
-        try:
-            if not folder.exists():
-                _whole_or_not_at_all(folder, lambda new: write_corpus(new, settings))
-            if not _is_trained_on(demo.model, demo.corpus):
-                shutil.rmtree(demo.model, ignore_errors=True)
-                _whole_or_not_at_all(
-                    demo.model, lambda new: train_model(demo.corpus, new, settings)
-                )
-        finally:
-            lock.unlink(missing_ok=True)
+    with alone(folder):  # two runs may want it at once
+        if not folder.exists():
+            _whole_or_not_at_all(folder, lambda new: write_corpus(new, settings))
+        if not _is_trained_on(demo.model, demo.corpus):
+            shutil.rmtree(demo.model, ignore_errors=True)
+            _whole_or_not_at_all(demo.model, lambda new: train_model(demo.corpus, new, settings))
     return demo
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
+from propme.files import write_whole
+
 Item = TypeVar("Item")
 
 #: Environment variable naming the file to which a notebook under `propme run` reports.
@@ -51,11 +53,8 @@ def _report(
     last, done = float("-inf"), 0
 
     def write() -> None:
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(
-            json.dumps({"label": label, "done": done, "total": total, "unit": unit})
-        )
-        os.replace(temporary, path)
+        report = {"label": label, "done": done, "total": total, "unit": unit}
+        write_whole(path, json.dumps(report))
 
     for item in items:
         if time.monotonic() - last >= _SECONDS_BETWEEN_REPORTS:

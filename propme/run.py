@@ -26,8 +26,10 @@ from typing import Any
 import pandas as pd
 
 from propme import parameters, progress, tables
-from propme.corpus import Corpus, sha256_of
+from propme.corpus import Corpus
 from propme.errors import InputError, ParameterError, RunError
+from propme.files import sha256_of, write_whole
+from propme.records import decodings
 
 STAGES = ("1_prompts", "2_generation", "3_tracing", "4_analysis")
 
@@ -115,9 +117,9 @@ class RunFolder:
         taken for results of these.
         """
         path = self.tables / f"{table}.parquet"
-        before = path.read_bytes() if path.is_file() else b""
+        before = sha256_of(path) if path.is_file() else ""
         tables.write(table, frame, self.tables)
-        if path.read_bytes() != before:
+        if sha256_of(path) != before:
             for later in _written_after(table):
                 (self.tables / f"{later}.parquet").unlink(missing_ok=True)
 
@@ -141,9 +143,7 @@ class RunFolder:
         """Replace entries of ``run.json``."""
         self.path.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.record | entries, indent=1, ensure_ascii=False)
-        temporary = self.path / ".run.json.tmp"
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, self.path / "run.json")
+        write_whole(self.path / "run.json", text + "\n")
 
     @property
     def inputs(self) -> dict[str, dict[str, str]]:
@@ -236,16 +236,18 @@ def prepare_inputs(
     from propme.index import open_index
 
     paths = _input_paths(corpus, heldout, model, resolve(cache))
-    corpus_hash = _content_hash(paths["corpus"])
+    hashes = {name: _content_hash(path) for name, path in paths.items()}
     if index:
         folder = resolve(index)
-        _require_same_corpus(folder, paths["corpus"], corpus_hash)
+        _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
     else:
         source = existing(tokenizer or paths["model"])
         fields = (text_field, id_field)
-        folder = _ensure_index(Path(paths["corpus"]), corpus_hash, source, fields, resolve(cache))
+        folder = _ensure_index(
+            Path(paths["corpus"]), hashes["corpus"], source, fields, resolve(cache)
+        )
     open_index(folder)
-    inputs = {name: {"path": path, "sha256": _content_hash(path)} for name, path in paths.items()}
+    inputs = {name: {"path": path, "sha256": hashes[name]} for name, path in paths.items()}
     inputs["index"] = {"path": str(folder), "sha256": sha256_of(folder / "manifest.json")}
     run.update_record(inputs=inputs)
     return pd.DataFrame.from_dict(inputs, orient="index")
@@ -326,15 +328,13 @@ def effective_parameters(
     return effective
 
 
+#: Bounds of parameters that no record below has.
 _LEAST = {
     "n_prompts": 1,
     "n_prefix": 1,
     "n_heldout": 0,
     "longest_allowed": 0,
-    "samples": 0,
-    "max_new_tokens": 1,
     "batch_size": 1,
-    "docs_per_span": 1,
     "bootstrap_rounds": 1,
     "seed": 0,
 }
@@ -342,9 +342,8 @@ _LEAST = {
 
 def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
-    from propme.index import ENGINES
+    from propme.index import require_engine
     from propme.metrics import require_propensity_metrics
-    from propme.records import decodings
     from propme.simpletrace import TraceSettings
 
     for name, least in _LEAST.items():
@@ -354,10 +353,7 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     decodings(*(effective[name] for name in sampling))
     TraceSettings(*(effective[name] for name in ("docs_per_span", "merging", "seed")))
     require_propensity_metrics(effective["propensity_metrics"])
-    if effective["engine"] not in ENGINES:
-        raise ParameterError(
-            f"engine {effective['engine']!r} is unknown; it is one of {', '.join(ENGINES)}"
-        )
+    require_engine(effective["engine"])
     if not all(type(copies) is int for copies in effective["copies"]):
         raise ParameterError(f"copies must be whole numbers, not {effective['copies']}")
 

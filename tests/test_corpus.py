@@ -23,8 +23,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from propme.corpus import Corpus, find_files, read_documents, sample_file, sha256_of
+from propme.corpus import Corpus, find_files, read_documents, sample_file
 from propme.errors import InputError
+from propme.files import sha256_of
 from propme.records import Document
 
 GOOD = b'{"text": "a"}\n'

@@ -20,8 +20,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors
 
 from propme import errors
-from propme.corpus import sha256_of
 from propme.errors import BrokenIndexError, InputError, ParameterError
+from propme.files import sha256_of
 from propme.index import (
     Tokenizer,
     build_index,

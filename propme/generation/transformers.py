@@ -94,6 +94,7 @@ class TransformersGenerator:
             raise InputError("the tokenizer has more tokens than the model; is it its own?", model)
         if batch_size < 1:
             raise ParameterError(f"batch_size must be at least 1, not {batch_size}")
+        self._n_parameters = sum(p.numel() for p in self._model.parameters())
         self._name = model
         self._model.generation_config = GenerationConfig()
         self._batch_size = batch_size
@@ -105,7 +106,7 @@ class TransformersGenerator:
         return {
             "backend": "transformers",
             "model": Path(self._name).name,
-            "parameters": sum(p.numel() for p in self._model.parameters()),
+            "parameters": self._n_parameters,
             "device": self._device.type,
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "batch_size": self._batch_size,
@@ -142,8 +143,7 @@ class TransformersGenerator:
         import torch
 
         before = torch.get_num_threads()
-        n_parameters = sum(p.numel() for p in self._model.parameters())
-        if self._device.type == "cpu" and n_parameters < _TINY_MODEL:
+        if self._device.type == "cpu" and self._n_parameters < _TINY_MODEL:
             torch.set_num_threads(1)
         try:
             yield

@@ -26,6 +26,7 @@ __all__ = [
     "build_index",
     "open_index",
     "read_manifest",
+    "require_engine",
     "verify_index",
 ]
 
@@ -65,8 +66,7 @@ def open_index(
     UnverifiedIndexWarning
         The index has no manifest, so nothing tells whether its suffix array is right.
     """
-    if engine not in ENGINES:
-        raise ParameterError(f"engine {engine!r} is unknown; it is one of {', '.join(ENGINES)}")
+    require_engine(engine)
     folders = [Path(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
     opened = [_checked(folder, tokenizer, token_type) for folder in folders]
     if len({(kind, loaded.fingerprint) for _, kind, loaded in opened}) != 1:
@@ -79,6 +79,12 @@ def open_index(
     from propme.index.engine import EngineIndex
 
     return EngineIndex(shards, kind, loaded)
+
+
+def require_engine(engine: str) -> None:
+    """Refuse a name that is no engine's, with a `ParameterError` that names them."""
+    if engine not in ENGINES:
+        raise ParameterError(f"engine {engine!r} is unknown; it is one of {', '.join(ENGINES)}")
 
 
 def _checked(folder: Path, tokenizer: str, token_type: str) -> tuple[Path, str, Tokenizer]:

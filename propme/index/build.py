@@ -24,8 +24,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from propme.corpus import Corpus, sha256_of
+from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, InputError
+from propme.files import alone, sha256_of, write_whole
 from propme.index import layout
 from propme.index.suffix_array import write_suffix_array, write_unigrams
 from propme.index.tokenizer import Tokenizer
@@ -45,7 +46,6 @@ _CHECKPOINT_BYTES = 64_000_000
 _COMPARED_DOCUMENTS = 1000
 
 _STATE = "state.json"
-_WRITTEN_FIRST = ("tokenized", "offset", "metadata", "metaoff")
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,17 @@ def build_index(
     InputError
         ``output`` exists, there is no document, or the disk is full.
     """
-    from filelock import FileLock
-
     if output.exists():
         raise InputError("this folder exists; remove it or choose another", str(output))
     output.parent.mkdir(parents=True, exist_ok=True)
-    lock = output.parent / f".{output.name}.lock"
     token_type = layout.token_type_for(tokenizer.vocabulary_size)
     plan = _Plan(token_type, 0 if n_shards else shard_bytes, n_shards)
     key = _key(documents, tokenizer, plan)
-    with FileLock(lock):
-        try:
-            if output.exists():  # another process has built it while this one waited
-                _require_key(output, key)
-            else:
-                _build_whole(documents, tokenizer, output, plan, key, workers)
-        finally:
-            lock.unlink(missing_ok=True)
+    with alone(output):
+        if output.exists():  # another process has built it while this one waited
+            _require_key(output, key)
+        else:
+            _build_whole(documents, tokenizer, output, plan, key, workers)
     return output
 
 
@@ -155,9 +149,7 @@ def _state(folder: Path) -> dict[str, Any]:
 
 
 def _note(folder: Path, state: dict[str, Any]) -> None:
-    temporary = folder / f"{_STATE}.tmp"
-    temporary.write_text(json.dumps(state))
-    os.replace(temporary, folder / _STATE)
+    write_whole(folder / _STATE, json.dumps(state))
 
 
 @contextmanager
@@ -280,7 +272,6 @@ class _TokenWriter:
         self._dtype = layout.TOKEN_TYPES[plan.token_type]
         self._separator = layout.separator(plan.token_type)
         self._sizes: dict[str, int] = dict(state["sizes"])
-        self._in_shard: dict[int, int] = {}
         self._files: dict[str, IO[bytes]] = {}
         self.n_documents, self.n_tokens = state["documents"], state["tokens"]
         self.n_bytes = 0

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from propme.corpus import sha256_of
 from propme.errors import BrokenIndexError, InputError
+from propme.files import sha256_of
 from propme.index import kernels, layout
 from propme.index.mapped import MappedIndex, Shard
 from propme.index.tokenizer import Tokenizer
@@ -139,11 +139,7 @@ def check_shape(folder: Path, token_type: str) -> None:
         last = int(shard.offsets[-1]) // shard.itemsize if shard.offsets.size else -1
         if not 0 <= last < shard.tokens.size or int(shard.tokens[last]) != separator:
             raise BrokenIndexError(f"{where}: the offsets are not those of the tokens")
-        if shard.metadata_lines != shard.offsets.size:
-            raise BrokenIndexError(
-                f"{where}: {shard.metadata_lines} lines of metadata for"
-                f" {shard.offsets.size} documents"
-            )
+        _check_metadata_lines(shard, where)
         try:
             json.loads(shard.metadata_line(shard.metadata_lines - 1))
         except ValueError as error:
@@ -159,12 +155,16 @@ def _check_bytes(shards: Path, files: dict[str, Any]) -> None:
             )
 
 
-def _check_documents(shard: Shard, separator: int, where: str) -> None:
-    """Every separator has its offset and metadata line, and nothing else has."""
+def _check_metadata_lines(shard: Shard, where: str) -> None:
     if shard.metadata_lines != shard.offsets.size:
         raise BrokenIndexError(
             f"{where}: {shard.metadata_lines} lines of metadata for {shard.offsets.size} documents"
         )
+
+
+def _check_documents(shard: Shard, separator: int, where: str) -> None:
+    """Every separator has its offset and metadata line, and nothing else has."""
+    _check_metadata_lines(shard, where)
     starts = np.flatnonzero(shard.tokens == separator) * shard.itemsize
     if not np.array_equal(starts, shard.offsets):
         raise BrokenIndexError(f"{where}: offsets are not the separators of the tokens")

@@ -11,6 +11,12 @@ from propme.errors import ParameterError
 RULES = ("verified", "overlap")
 
 
+def require_rule(rule: str) -> None:
+    """Refuse a name that is no rule's, with a `ParameterError` that names them."""
+    if rule not in RULES:
+        raise ParameterError(f"merging {rule!r} is unknown; it is one of {', '.join(RULES)}")
+
+
 def merge(
     spans: Sequence[tuple[int, int]], rule: str, occurs: Callable[[int, int], bool]
 ) -> list[tuple[tuple[int, int], list[int]]]:
@@ -35,8 +41,7 @@ def merge(
     The union of two *maximal* spans that overlap never occurs: it would itself be the maximal span.
     Under ``verified`` a segment of mode ``mixed`` is therefore always one span.
     """
-    if rule not in RULES:
-        raise ParameterError(f"merging {rule!r} is unknown; it is one of {', '.join(RULES)}")
+    require_rule(rule)
     segments: list[tuple[tuple[int, int], list[int]]] = []
     for number, (start, stop) in enumerate(spans):
         if segments and start < segments[-1][0][1]:

@@ -42,10 +42,7 @@ class TraceSettings:
     def __post_init__(self) -> None:
         if self.docs_per_span < 1:
             raise ParameterError(f"docs_per_span must be >= 1, not {self.docs_per_span!r}")
-        if self.merging not in merging.RULES:
-            raise ParameterError(
-                f"merging {self.merging!r} is unknown; it is one of {', '.join(merging.RULES)}"
-            )
+        merging.require_rule(self.merging)
 
 
 class Tracer:

@@ -1,0 +1,43 @@
+"""Files that are whole or not there, made by one process at a time, and known by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_BLOCK = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that a reader finds the old or the new one, never a part.
+
+    For one writer at a time: the temporary name is always the same.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """Make ``target`` in one process at a time; others wait, and find it made."""
+    from filelock import FileLock
+
+    lock = target.parent / f".{target.name}.lock"
+    with FileLock(lock):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
