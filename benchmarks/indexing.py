@@ -75,6 +75,7 @@ def tokenise_ours(corpus: Path, work: Path) -> dict[str, float]:
     from propme.index import Tokenizer, build
 
     tokenizer = Tokenizer.load(str(tokenizer_file(work)))
+    tokenizer.bytes_encoder(np.dtype("<u2"))(["loads what is compiled"])
     folder = work / "ours"
     (folder / "shards").mkdir(parents=True)
     plan = build._Plan("u16", 1 << 60, None)

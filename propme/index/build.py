@@ -13,6 +13,8 @@ import json
 import os
 import random
 import shutil
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -21,8 +23,6 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
-
-import numpy as np
 
 from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, InputError
@@ -41,6 +41,9 @@ SHARD_BYTES = 200_000_000
 #: Text encoded at a time, in characters, and tokens written between two notes of how far it came.
 _BATCH_CHARACTERS = 2_000_000
 _CHECKPOINT_BYTES = 64_000_000
+
+#: Threads that encode. One that reads and writes keeps no more of them busy.
+_MOST_ENCODERS = 4
 
 #: Documents that are read back from the finished index and compared with what was read.
 _COMPARED_DOCUMENTS = 1000
@@ -206,8 +209,9 @@ def _write_tokens(
     try:
         # A document already written is read again, but not tokenised again.
         rest = islice(documents, state["documents"], None)
-        for document, ids in _encoded(track(rest, "tokenising", unit="documents"), tokenizer):
-            place = writer.add(ids, document)
+        read = track(rest, "tokenising", unit="documents")
+        for document, tokens in _encoded(read, tokenizer, plan.token_type):
+            place = writer.add(tokens, document)
             _keep_sample(samples, (*place, document), writer.n_documents, chance)
             if state["key"] and writer.n_bytes - noted >= _CHECKPOINT_BYTES:
                 noted = writer.n_bytes
@@ -224,18 +228,32 @@ def _write_tokens(
 
 
 def _encoded(
-    documents: Iterable[Document], tokenizer: Tokenizer
-) -> Iterator[tuple[Document, list[int]]]:
-    """Documents with their tokens; while one batch is encoded, the next is read."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting: tuple[list[Document], Future[list[list[int]]]] | None = None
+    documents: Iterable[Document], tokenizer: Tokenizer, token_type: str
+) -> Iterator[tuple[Document, bytes]]:
+    """Documents with their tokens; while some batches are encoded, the next are read."""
+    own = threading.local()  # an encoder remembers words, and serves one thread
+
+    def encode(texts: list[str]) -> list[bytes]:
+        if not hasattr(own, "encode"):
+            own.encode = tokenizer.bytes_encoder(layout.TOKEN_TYPES[token_type])
+        encoded: list[bytes] = own.encode(texts)
+        return encoded
+
+    n_threads = min(_MOST_ENCODERS, os.cpu_count() or 1)
+    waiting: deque[tuple[list[Document], Future[list[bytes]]]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
         for batch in _batches(documents):
-            started = pool.submit(tokenizer.encode_batch, [d.text for d in batch])
-            if waiting:
-                yield from zip(waiting[0], waiting[1].result(), strict=True)
-            waiting = batch, started
-        if waiting:
-            yield from zip(waiting[0], waiting[1].result(), strict=True)
+            waiting.append((batch, pool.submit(encode, [d.text for d in batch])))
+            if len(waiting) > n_threads:
+                yield from _finished(*waiting.popleft())
+        while waiting:
+            yield from _finished(*waiting.popleft())
+
+
+def _finished(
+    batch: list[Document], encoding: Future[list[bytes]]
+) -> Iterator[tuple[Document, bytes]]:
+    return zip(batch, encoding.result(), strict=True)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -270,7 +288,7 @@ class _TokenWriter:
     def __init__(self, shards: Path, plan: _Plan, state: dict[str, Any]) -> None:
         self._folder, self._plan = shards, plan
         self._dtype = layout.TOKEN_TYPES[plan.token_type]
-        self._separator = layout.separator(plan.token_type)
+        self._separator = b"\xff" * self._dtype.itemsize
         self._sizes: dict[str, int] = dict(state["sizes"])
         self._files: dict[str, IO[bytes]] = {}
         self.n_documents, self.n_tokens = state["documents"], state["tokens"]
@@ -286,9 +304,9 @@ class _TokenWriter:
             else:
                 path.unlink()
 
-    def add(self, ids: Sequence[int], document: Document) -> tuple[int, int]:
-        """Append one document; return its shard and its number there."""
-        tokens = np.array([self._separator, *ids], dtype=self._dtype).tobytes()
+    def add(self, ids: bytes, document: Document) -> tuple[int, int]:
+        """Append one document and its tokens; return its shard and its number there."""
+        tokens = self._separator + ids
         shard = self._shard_for(len(tokens))
         line = _metadata_line(document)
         number = self._size("offset", shard) // 8
@@ -297,7 +315,7 @@ class _TokenWriter:
         self._append("metaoff", shard, self._size("metadata", shard).to_bytes(8, "little"))
         self._append("metadata", shard, line)
         self.n_documents += 1
-        self.n_tokens += len(ids)
+        self.n_tokens += len(ids) // self._dtype.itemsize
         self.n_bytes += len(tokens)
         return shard, number
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer as Backend
 
 from propme.errors import InputError
+from propme.index.word_boundaries import cuts_of
 
 #: Name of the tokenizer that is none, and what stands in its file.
 BYTES = "bytes"
@@ -80,6 +84,22 @@ class Tokenizer:
         """Token ids of many texts, on all cores."""
         batch = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in batch]
+
+    def encode_batch_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """`encode_with_offsets` of many texts, on all cores."""
+        batch = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in batch]
+
+    def bytes_encoder(self, dtype: np.dtype[Any]) -> Callable[[Sequence[str]], list[bytes]]:
+        """A function that encodes texts as the bytes of arrays of tokens, for much text."""
+        from propme.index.word_cache import WordCache
+
+        cuts = cuts_of(json.loads(self._backend.to_str()))
+        if cuts:
+            return WordCache(self, cuts, dtype).encode
+        return lambda texts: [np.array(ids, dtype).tobytes() for ids in self.encode_batch(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids. A character cut in two at an end shows as U+FFFD."""
@@ -155,6 +175,12 @@ class ByteTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Bytes of many texts."""
         return [self.encode(text) for text in texts]
+
+    def bytes_encoder(self, dtype: np.dtype[Any]) -> Callable[[Sequence[str]], list[bytes]]:
+        """A function that encodes texts as the bytes of arrays of tokens."""
+        if dtype.itemsize == 1:
+            return lambda texts: [text.encode("utf-8") for text in texts]
+        return lambda texts: [np.array(ids, dtype).tobytes() for ids in self.encode_batch(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of bytes. A character cut in two at an end shows as U+FFFD."""
