@@ -25,19 +25,13 @@ clean:
 
 # The stamp is written last: an interrupted installation is gone on with by the next call.
 $(INSTALLED): pyproject.toml constraints.txt Makefile
-	@case "$$(uname -s)-$$(uname -m)-$(ANY_PLATFORM)" in \
-	  Linux-x86_64-*|Darwin-arm64-*|*-1) ;; \
-	  *) echo "PropMe needs Linux on x86-64 or macOS on arm64, this is $$(uname -s) on $$(uname -m):"; \
-	     echo "infini-gram has no wheel for it. On Windows use WSL 2; elsewhere a machine or a"; \
-	     echo "container of one of these kinds. To try all the same: make ANY_PLATFORM=1 ..."; exit 1 ;; \
-	esac
 	@if [ ! -x $(BIN)/python ]; then \
-	  for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
-	    $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	      2>/dev/null && found=$$python && break; \
 	  done; \
 	  if [ -z "$$found" ]; then \
-	    echo "PropMe needs Python 3.11, 3.12 or 3.13, and none was found. Install one (for example"; \
+	    echo "PropMe needs Python 3.11 or later, and none was found. Install one (for example"; \
 	    echo "'apt install python3.11-venv', 'brew install python@3.12', or 'uv python install 3.12')"; \
 	    echo "and name it: make PYTHON=/path/to/python3.12 ..."; exit 1; \
 	  fi; \

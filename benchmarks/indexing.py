@@ -73,15 +73,17 @@ def tokenise_ours(corpus: Path, work: Path) -> dict[str, float]:
     """Read, encode, write: what precedes the suffix arrays."""
     from propme.corpus import Corpus
     from propme.index import Tokenizer, build
+    from propme.index.read_back import ReadBack
+    from propme.index.token_writer import Plan
 
     tokenizer = Tokenizer.load(str(tokenizer_file(work)))
     tokenizer.bytes_encoder(np.dtype("<u2"))(["loads what is compiled"])
     folder = work / "ours"
     (folder / "shards").mkdir(parents=True)
-    plan = build._Plan("u16", 1 << 60, None)
-    state: dict[str, Any] = {"key": "", "documents": 0, "tokens": 0, "sizes": {}}
+    plan = Plan("u16", 1 << 60, None)
+    arguments = (Corpus([corpus]), tokenizer, folder, plan, build.start_of(plan, ""))
     start = time.perf_counter()
-    state = build._write_tokens(Corpus([corpus]), tokenizer, folder, plan, state, [])
+    state = build._write_tokens(*arguments, ReadBack(tokenizer))
     return {"seconds": time.perf_counter() - start, "tokens": state["tokens"]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import gzip
 import io
@@ -163,11 +164,12 @@ class Corpus:
 
     def identity(self) -> list[dict[str, Any]]:
         """Name, size and time of change of each file: what a half-built index must still match."""
-        stats = [(path, path.stat()) for path in self.files]
-        return [
-            {"path": str(path), "bytes": stat.st_size, "changed": stat.st_mtime_ns}
-            for path, stat in stats
-        ] + [{"path": name} for name in self.hub_names]
+        found: list[dict[str, Any]] = []
+        for path in self.files:
+            with _damage_told(path):
+                stat = path.stat()
+            found.append({"path": str(path), "bytes": stat.st_size, "changed": stat.st_mtime_ns})
+        return found + [{"path": name} for name in self.hub_names]
 
     def hashes(self) -> list[dict[str, Any]]:
         """Name, size and SHA-256 of each file."""
@@ -178,7 +180,12 @@ class Corpus:
 
 
 def _refuse_known(document: Document, path: Path, seen: sqlite3.Connection) -> None:
-    added = seen.execute("INSERT OR IGNORE INTO ids VALUES (?)", (document.id,)).rowcount
+    try:
+        added = seen.execute("INSERT OR IGNORE INTO ids VALUES (?)", (document.id,)).rowcount
+    except sqlite3.OperationalError as error:
+        raise OSError(
+            errno.ENOSPC, f"the ids seen find no room ({error}); set SQLITE_TMPDIR to another disk"
+        ) from error
     if not added:
         raise InputError(f"duplicate id: {document.id!r} stands twice", str(path), document.line)
 
@@ -214,6 +221,8 @@ def _files_in(folder: Path) -> set[Path]:
     listed = {p.parent: _saved_files(p) for p in found if p.name == "state.json"}
     datasets = {parent: files for parent, files in listed.items() if files}
     found -= {p for p in found if p.parent in datasets or p.name == "dataset_dict.json"}
+    indexes = {p.parent for p in found if p.name == "manifest.json" and _is_index(p.parent)}
+    found -= {p for p in found if p.parent in indexes}
     found |= {file for files in datasets.values() for file in files}
     if not found:
         raise InputError(f"no corpus file in this folder; kinds are {_KINDS}", str(folder))
@@ -223,6 +232,11 @@ def _files_in(folder: Path) -> set[Path]:
 def _is_hidden(path: Path) -> bool:
     """Whether a name begins with a dot: caches, version control, an index half built."""
     return any(part.startswith(".") for part in path.parts)
+
+
+def _is_index(folder: Path) -> bool:
+    """Whether it holds an index of PropMe, which may lie below the corpus that it was made of."""
+    return (folder / "shards").is_dir() and (folder / "tokenizer.json").is_file()
 
 
 def _saved_files(state: Path) -> list[Path]:

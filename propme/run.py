@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import sys
 import tempfile
 import threading
@@ -425,7 +424,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _peak_memory_of_children() -> int:
+def _peak_memory_of_children() -> int | None:
+    """Memory of the largest process started here, in bytes; Windows keeps no such record."""
+    try:
+        import resource
+    except ImportError:
+        return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
+import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from propme.index.brute_force import BruteForceIndex
 from propme.index.tokenizer import Tokenizer
 from propme.records import Generation
+
+#: Engines that can be tried here: infini-gram has no wheel for some platforms.
+HAS_ENGINE = find_spec("infini_gram") is not None
+ENGINES = ("mapped", "infini-gram") if HAS_ENGINE else ("mapped",)
+needs_engine = pytest.mark.skipif(not HAS_ENGINE, reason="infini-gram is not installed")
 
 #: Text with letters of two bytes, signs of three and pictures of four.
 DANISH = (

@@ -17,6 +17,7 @@ import pytest
 
 from propme.cli import main
 from propme.index import build, open_index, read_manifest
+from propme.index.estimating import in_bytes, in_time
 
 TOKENIZER = ["--tokenizer", "bytes"]
 
@@ -161,7 +162,7 @@ def test_too_little_memory_is_told_with_numbers(
 ) -> None:
     options = ["--output", tmp_path / "index", "--memory", "0.00001"]
     assert index_command("build", "--input", corpus, *TOKENIZER, *options) == 1
-    assert re.search(r"about \d\.\d+ GB of memory, 0\.00 GB are allowed; ask", error_of(capsys))
+    assert re.search(r"about [\d.]+ [kM]B of memory, 10 kB are allowed; ask", error_of(capsys))
     assert not (tmp_path / "index").exists()
 
 
@@ -175,7 +176,7 @@ def test_too_little_disk_is_told_with_numbers(
     monkeypatch.setattr("propme.index.estimating.shutil.disk_usage", lambda _: usage)
     output = tmp_path / "not" / "yet" / "there"
     assert index_command("build", "--input", corpus, *TOKENIZER, "--output", output) == 1
-    assert re.search(r"needs about \d\.\d+ GB, 0\.00 GB are free", error_of(capsys))
+    assert re.search(r"needs about [\d.]+ kB, 10 kB are free", error_of(capsys))
     assert not (tmp_path / "not").exists()
 
 
@@ -245,3 +246,18 @@ def test_the_command_ends_with_a_status_and_no_traceback(tmp_path: Path) -> None
     assert done.stderr == f"propme: {tmp_path}: no manifest.json here, so this is no finished" + (
         " index; build it\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1e3, "1 kB"), (52e9, "52 GB"), (3.3e12, "3.3 TB")],
+)
+def test_sizes_are_told_in_the_unit_that_suits_them(size: float, told: str) -> None:
+    assert in_bytes(size) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.01, "1 s"), (99, "99 s"), (600, "10 minutes"), (9000, "2.5 hours")]
+)
+def test_durations_are_told_in_the_unit_that_suits_them(seconds: float, told: str) -> None:
+    assert in_time(seconds) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import gzip
 import hashlib
 import itertools
@@ -10,6 +11,7 @@ import json
 import os
 import random
 import re
+import sqlite3
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from hypothesis import strategies as st
 from propme.corpus import Corpus, find_files, read_documents, sample_file
 from propme.errors import InputError
 from propme.files import sha256_of
+from propme.index import Tokenizer, build_index
 from propme.records import Document
 
 GOOD = b'{"text": "a"}\n'
@@ -575,3 +578,34 @@ def test_identity_changes_with_size_and_time(tmp_path: Path) -> None:
     assert len({json.dumps(identity) for identity in identities}) == 3
     digest = hashlib.sha256(GOOD * 2).hexdigest()
     assert corpus.hashes() == [{"path": str(tmp_path / "c.jsonl"), "bytes": 28, "sha256": digest}]
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    corpus = Corpus([write(tmp_path, GOOD)])
+    (tmp_path / "c.jsonl").unlink()
+    with pytest.raises(InputError, match=r"c\.jsonl: cannot be read: No such file"):
+        corpus.identity()
+
+
+def test_an_index_below_its_corpus_is_no_part_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    build_index(Corpus([tmp_path]), Tokenizer.load("bytes"), tmp_path / "index")
+    assert Corpus([tmp_path]).files == [path]
+
+
+def test_no_room_for_the_ids_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database of at most three pages stands for a disk for temporary files that is full."""
+    path = tmp_path / "c.jsonl"
+    rows = [json.dumps({"id": "x" * 999 + str(number), "text": ""}) for number in range(99)]
+    path.write_text("\n".join(rows))
+    connect = sqlite3.connect
+
+    def small(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 3")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(OSError, match="set SQLITE_TMPDIR to another disk") as raised:
+        list(Corpus([path]))
+    assert raised.value.errno == errno.ENOSPC

@@ -18,7 +18,7 @@ import pytest
 
 from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, InputError
-from propme.index import Tokenizer, build, build_index, open_index, verify_index
+from propme.index import Tokenizer, build, build_index, open_index, token_writer, verify_index
 from propme.index.suffix_array import write_suffix_array
 
 N_DOCUMENTS = 300
@@ -95,7 +95,7 @@ class Work:
         self.error: BaseException = KeyboardInterrupt()
         for name in self.STEPS:
             self._watch(build, name)
-        self._watch(build._TokenWriter, "add")
+        self._watch(token_writer.TokenWriter, "add")
 
     def _watch(self, owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -342,7 +342,7 @@ CHANGES: dict[str, Callable[[Corpus], dict[str, Any]]] = {
     "time of change": change_time,
     "a file more": add_file,
     "shards": lambda _: {"n_shards": 2},
-    "shard size": lambda _: {"shard_bytes": 5_000},
+    "smaller shards": lambda _: {"shard_bytes": 1_500},
     "fields": lambda corpus: {"documents": Corpus(corpus.files, id_field="n", on_error="skip")},
 }
 
@@ -371,6 +371,40 @@ def test_what_decides_the_index_has_changed(
     assert work.calls["add"] == open_index(output).n_documents
     expected = build_index(output=tmp_path / "expected", **options)
     assert contents(output) == contents(expected)
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize(("step", "call"), [("add", 250), ("write_suffix_array", 3)])
+def test_shards_begun_smaller_than_they_may_be_now_are_gone_on_with(
+    step: str, call: int, work: Work, corpus: Corpus, undisturbed: Path, tmp_path: Path
+) -> None:
+    """As where fewer workers, or more memory, are given to the second attempt."""
+    output = tmp_path / "index"
+    interrupted(work, corpus, output, step, call)
+    build_index(corpus, Tokenizer.load("bytes"), output, 5 * SHARD_BYTES)
+    assert work.calls["add"] < N_DOCUMENTS
+    assert contents(output) == contents(undisturbed)
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize(("step", "call"), [("add", 250), ("write_suffix_array", 3)])
+@pytest.mark.parametrize("n_shards", [None, 3])
+def test_what_was_damaged_while_it_lay_there_is_found(
+    n_shards: int | None, step: str, call: int, work: Work, corpus: Corpus, tmp_path: Path
+) -> None:
+    """Documents written before the interruption are read back too."""
+    output = tmp_path / "index"
+    work.stop_at = (step, call if n_shards is None or step == "add" else 1)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(corpus, Tokenizer.load("bytes"), output, SHARD_BYTES, n_shards=n_shards)
+    work.restart()
+    file = next((tmp_path / ".index.building" / "shards").glob("tokenized.*0"))
+    content = bytearray(file.read_bytes())
+    content[content.index(b"sea")] = ord("t")  # which no check but the comparison can see
+    file.write_bytes(content)
+    with pytest.raises(BrokenIndexError, match=r"document 'i\d+' \(a\.jsonl.*does not read back"):
+        build_index(corpus, Tokenizer.load("bytes"), output, SHARD_BYTES, n_shards=n_shards)
+    assert not output.exists()
 
 
 @pytest.mark.usefixtures("small_steps")

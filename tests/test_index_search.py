@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ENGINES, needs_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from propme.errors import BrokenIndexError
 from propme.index import Index, Occurrences, Tokenizer, kernels, layout, open_index
 from propme.index.brute_force import BruteForceIndex
 from propme.index.engine import LONGEST_QUERY
 from propme.index.mapped import keep_maximal
 
 TYPES = ("u8", "u16", "u32")
-ENGINES = ("mapped", "infini-gram")
 
 #: Ids that sort differently as numbers and as bytes, and the highest of each vocabulary.
 KNOWN_IDS = {
@@ -141,9 +142,9 @@ def assert_same_documents(index: Index, truth: BruteForceIndex) -> None:
         ("mapped", "u8", 60),
         ("mapped", "u16", 60),
         ("mapped", "u32", 60),
-        ("infini-gram", "u8", 25),
-        ("infini-gram", "u16", 25),
-        ("infini-gram", "u32", 25),
+        pytest.param("infini-gram", "u8", 25, marks=needs_engine),
+        pytest.param("infini-gram", "u16", 25, marks=needs_engine),
+        pytest.param("infini-gram", "u32", 25, marks=needs_engine),
     ],
 )
 def test_every_answer_is_that_of_the_slow_index(
@@ -264,6 +265,7 @@ def test_real_text_in_a_real_tokenizer(
         assert_same_answers(index, truth, query)
 
 
+@needs_engine
 def test_the_engine_takes_texts_longer_than_its_longest_query(built: Callable) -> None:
     ids = [n % 251 for n in range(LONGEST_QUERY + 500)]
     with built([ids[: LONGEST_QUERY // 2], ids[LONGEST_QUERY // 2 :]], "u8") as path:
@@ -271,6 +273,17 @@ def test_the_engine_takes_texts_longer_than_its_longest_query(built: Callable) -
         expected = open_index(path).maximal_runs(ids).tolist()
         assert len(expected) > 1
         assert index.maximal_runs(ids).tolist() == expected
+        assert index.longest_match(ids, 0) == open_index(path).longest_match(ids, 0)
+
+
+@needs_engine
+def test_the_engine_says_that_it_cannot_tell_how_long_a_match_is(built: Callable) -> None:
+    ids = [n % 251 for n in range(LONGEST_QUERY + 500)]
+    with built([ids], "u8") as path:
+        index = open_index(path, "infini-gram")
+        assert index.longest_match(ids, 500) == LONGEST_QUERY
+        with pytest.raises(BrokenIndexError, match="too many for infini-gram"):
+            index.longest_match(ids, 0)
 
 
 # --- the compiled search itself, over arrays ------------------------------------------------------

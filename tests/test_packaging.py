@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import HAS_ENGINE
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -61,7 +62,7 @@ def test_environment_yml_asks_for_what_pyproject_asks_for():
     conda = [entry for entry in listed if isinstance(entry, str)]
     (pip,) = (entry["pip"] for entry in listed if isinstance(entry, dict))
     found = {}
-    for entry in [*conda, *pip]:
+    for entry in [*conda, *(line.partition(" ; ")[0] for line in pip)]:
         name, _, range_ = entry.partition(" ")
         found[canonicalize_name(name)] = set(filter(None, range_.replace(" ", "").split(",")))
     assert found.pop("python") == set(PROJECT["requires-python"].split(","))
@@ -71,6 +72,28 @@ def test_environment_yml_asks_for_what_pyproject_asks_for():
         for name, requirement in requirements().items()
     }
     assert found == expected
+
+
+def test_infini_gram_is_asked_for_only_where_it_has_a_wheel():
+    pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
+    (on_conda,) = (Requirement(line).marker for line in pip if line.startswith("infini-gram"))
+    marker = requirements()["infini-gram"].marker
+    assert str(marker) == str(on_conda)
+    platforms = {
+        ("linux", "x86_64", "3.13"): True,
+        ("darwin", "arm64", "3.11"): True,
+        ("linux", "x86_64", "3.14"): False,
+        ("linux", "aarch64", "3.12"): False,
+        ("darwin", "x86_64", "3.12"): False,
+        ("win32", "AMD64", "3.12"): False,
+    }
+    names = ("sys_platform", "platform_machine", "python_version")
+    for values, wanted in platforms.items():
+        assert marker.evaluate(dict(zip(names, values, strict=True))) is wanted, values
+
+
+def test_the_engine_is_tried_where_it_can_be():
+    assert HAS_ENGINE is requirements()["infini-gram"].marker.evaluate()
 
 
 def test_environment_yml_takes_torch_from_conda_forge_alone():

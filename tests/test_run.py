@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from helpers import needs_engine
 from tiny import tiny_demo
 
 from propme import records, tables
@@ -192,6 +193,7 @@ def test_a_notebook_runs_alone_with_papermills_own_command(finished, parameter_f
         assert path.read_bytes() == content, f"{path.name} is another one now"
 
 
+@needs_engine
 def test_the_engine_gives_the_same_tables(finished, parameter_file, tmp_path):
     folder, _ = finished
     before = {n: tables.read(n, folder / "tables") for n in ("traces", "spans", "matches")}

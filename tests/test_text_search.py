@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from helpers import ENGINES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -228,7 +229,7 @@ def test_a_position_is_that_of_a_token_of_the_text(text_tokenizer: Callable) -> 
     assert tokenizer.decode(ids[position.offset :]) == " bab abc"
 
 
-@pytest.mark.parametrize("engine", ["mapped", "infini-gram"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_every_sentence_of_real_text_is_found_in_a_real_index(
     engine: str, tmp_path: Path, bpe: Tokenizer, real_texts: tuple[str, ...]
 ) -> None:

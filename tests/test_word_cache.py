@@ -66,6 +66,18 @@ def _byte_level(pattern: str = "", normalizer: object = None, prefix: bool = Fal
     return backend
 
 
+def _o200k_removed() -> Backend:
+    """The matches as words, and what lies between left out: how tiktoken's are often converted."""
+    backend = _byte_level(O200K)
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(O200K), "removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return backend
+
+
 def _digits() -> Backend:
     backend = _byte_level()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -88,7 +100,7 @@ def _with_added_words() -> Backend:
         [
             AddedToken("<think>", normalized=False),
             AddedToken("</think>", normalized=False, rstrip=True),
-            AddedToken("a b", normalized=False),
+            AddedToken("best", normalized=False),
             AddedToken("ø", normalized=False, lstrip=True, single_word=True),
         ]
     )
@@ -115,6 +127,7 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     "qwen-nfc": lambda: _byte_level(QWEN, normalizers.NFC()),
     "qwen-nfkc": lambda: _byte_level(QWEN, normalizers.NFKC()),
     "o200k": lambda: _byte_level(O200K),
+    "o200k-removed": _o200k_removed,
     "digits": _digits,
     "runs-of-spaces": _with_runs_of_spaces,
     "added-words": _with_added_words,
@@ -236,6 +249,12 @@ def test_a_piece_with_the_hash_of_another_is_told_apart() -> None:
     assert _remembered(memory, [f"a{second} b"]) == _plain(tokenizer, [f"a{second} b"])
 
 
+def _add(description: dict[str, object], content: str, **changes: bool) -> None:
+    added = {"id": 999, "content": content, "special": False, "normalized": False}
+    rest = {"lstrip": False, "rstrip": False, "single_word": False}
+    description["added_tokens"].append(added | rest | changes)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -248,19 +267,12 @@ def test_a_piece_with_the_hash_of_another_is_told_apart() -> None:
         ),
         (lambda d: d["pre_tokenizer"].update(use_regex=False), "nothing splits the text"),
         (lambda d: d.update(pre_tokenizer={"type": "Punctuation"}), "white space splits nothing"),
+        (lambda d: _add(d, "  ", lstrip=True), "it takes the white space around it"),
+        (lambda d: _add(d, "th is"), "it reaches over white space"),
+        (lambda d: _add(d, "all"), "a piece may be put behind its first letter"),
         (
-            lambda d: d["added_tokens"].append(
-                {
-                    "id": 999,
-                    "content": "  ",
-                    "special": False,
-                    "lstrip": True,
-                    "rstrip": False,
-                    "normalized": True,
-                    "single_word": False,
-                }
-            ),
-            "it takes the white space around it",
+            lambda d: (_add(d, "x", normalized=True), d.update(normalizer={"type": "Lowercase"})),
+            "the text is another once it is normalised",
         ),
     ],
 )

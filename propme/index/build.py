@@ -11,24 +11,26 @@ import errno
 import hashlib
 import json
 import os
-import random
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, InputError
 from propme.files import alone, sha256_of, write_whole
 from propme.index import layout
+from propme.index.mapped import MappedIndex
+from propme.index.read_back import ReadBack
 from propme.index.suffix_array import write_suffix_array, write_unigrams
+from propme.index.token_writer import Plan, TokenWriter
 from propme.index.tokenizer import Tokenizer
 from propme.index.verify import read_manifest, verify_index
 from propme.progress import track
@@ -45,19 +47,7 @@ _CHECKPOINT_BYTES = 64_000_000
 #: Threads that encode. One that reads and writes keeps no more of them busy.
 _MOST_ENCODERS = 4
 
-#: Documents that are read back from the finished index and compared with what was read.
-_COMPARED_DOCUMENTS = 1000
-
 _STATE = "state.json"
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What decides the files of an index, apart from its documents."""
-
-    token_type: str
-    shard_bytes: int
-    n_shards: int | None
 
 
 def build_index(
@@ -75,7 +65,7 @@ def build_index(
     ----------
     documents : iterable of Document
         Read once, a batch at a time. If it is a `Corpus`, a build that was interrupted is gone on
-        with, as long as its files, the tokenizer and the shards asked for are the same.
+        with, as long as its files, the tokenizer and ``n_shards`` are the same.
     tokenizer : Tokenizer
         Saved with the index.
     output : Path
@@ -96,7 +86,7 @@ def build_index(
         raise InputError("this folder exists; remove it or choose another", str(output))
     output.parent.mkdir(parents=True, exist_ok=True)
     token_type = layout.token_type_for(tokenizer.vocabulary_size)
-    plan = _Plan(token_type, 0 if n_shards else shard_bytes, n_shards)
+    plan = Plan(token_type, 0 if n_shards else shard_bytes, n_shards)
     key = _key(documents, tokenizer, plan)
     with alone(output):
         if output.exists():  # another process has built it while this one waited
@@ -117,12 +107,14 @@ def _build_whole(
     documents: Iterable[Document],
     tokenizer: Tokenizer,
     output: Path,
-    plan: _Plan,
+    plan: Plan,
     key: str,
     workers: int,
 ) -> None:
     folder = output.parent / f".{output.name}.building"
-    if not key or _state(folder).get("key") != key:
+    if key and _state(folder).get("key") == key:
+        plan = _plan_of(folder, plan)
+    else:
         shutil.rmtree(folder, ignore_errors=True)
     try:
         with _full_disk_told(folder):
@@ -135,12 +127,26 @@ def _build_whole(
         raise
 
 
-def _key(documents: Iterable[Document], tokenizer: Tokenizer, plan: _Plan) -> str:
-    """Changes with anything that decides the index; empty where documents cannot be read again."""
+def _key(documents: Iterable[Document], tokenizer: Tokenizer, plan: Plan) -> str:
+    """Changes with anything that decides the index; empty where documents cannot be read again.
+
+    The size of shards is left out: it may hang on the memory or the workers of the day, and what
+    was begun with another is no worse.
+    """
     if not isinstance(documents, Corpus):
         return ""
-    parts = [documents.identity(), documents.settings, tokenizer.fingerprint, vars(plan)]
+    source = [documents.identity(), documents.settings]
+    parts = [*source, tokenizer.fingerprint, plan.token_type, plan.n_shards]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _plan_of(folder: Path, plan: Plan) -> Plan:
+    """The plan that was begun with; if its shards are too large now, all begins anew."""
+    shard_bytes = _state(folder)["shard_bytes"]
+    if shard_bytes > plan.shard_bytes:
+        shutil.rmtree(folder)
+        return plan
+    return replace(plan, shard_bytes=shard_bytes)
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -173,20 +179,20 @@ def _build(
     documents: Iterable[Document],
     tokenizer: Tokenizer,
     folder: Path,
-    plan: _Plan,
+    plan: Plan,
     key: str,
     workers: int,
 ) -> None:
     shards = folder / layout.SHARDS
     shards.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder / layout.TOKENIZER)
-    state = _state(folder) or {"key": key, "documents": 0, "tokens": 0, "sizes": {}}
-    samples: list[tuple[int, int, Document]] = []
+    state = _state(folder) or start_of(plan, key)
+    read_back = ReadBack(tokenizer, state["read_back"])
     if "shards" not in state:
-        state = _write_tokens(documents, tokenizer, folder, plan, state, samples)
+        state = _write_tokens(documents, tokenizer, folder, plan, state, read_back)
     _number_shards(shards, state["shards"])
     _sort(shards, state["shards"], plan, workers)
-    _compare(samples, tokenizer, shards, plan)
+    read_back.compare(MappedIndex([shards], plan.token_type, tokenizer), plan)
     manifest = _manifest(folder, tokenizer, plan, state)
     if isinstance(documents, Corpus):
         manifest |= {"corpus": documents.hashes(), "tally": state["tally"]}
@@ -194,35 +200,47 @@ def _build(
     verify_index(folder, hashes=False)
 
 
+def start_of(plan: Plan, key: str) -> dict[str, Any]:
+    """State of a build that has done nothing yet."""
+    return {
+        "key": key,
+        "shard_bytes": plan.shard_bytes,
+        "documents": 0,
+        "tokens": 0,
+        "sizes": {},
+        "read_back": [],
+    }
+
+
 def _write_tokens(
     documents: Iterable[Document],
     tokenizer: Tokenizer,
     folder: Path,
-    plan: _Plan,
+    plan: Plan,
     state: dict[str, Any],
-    samples: list[tuple[int, int, Document]],
+    read_back: ReadBack,
 ) -> dict[str, Any]:
     """Write what comes before the suffix arrays, from where ``state`` says it was left."""
-    writer = _TokenWriter(folder / layout.SHARDS, plan, state)
-    chance = random.Random(0)
+    writer = TokenWriter(folder / layout.SHARDS, plan, state)
     noted = 0
     try:
         # A document already written is read again, but not tokenised again.
         rest = islice(documents, state["documents"], None)
         read = track(rest, "tokenising", unit="documents")
         for document, tokens in _encoded(read, tokenizer, plan.token_type):
-            place = writer.add(tokens, document)
-            _keep_sample(samples, (*place, document), writer.n_documents, chance)
+            read_back.offer(writer.n_documents, document)
+            writer.add(tokens, document)
             if state["key"] and writer.n_bytes - noted >= _CHECKPOINT_BYTES:
                 noted = writer.n_bytes
-                _note(folder, state | writer.checkpoint())
+                _note(folder, state | writer.checkpoint() | {"read_back": read_back.kept})
     finally:
         writer.close()
     if not writer.n_documents:
         raise InputError("there is no document to index", str(folder))
     tally = vars(documents.tally) if isinstance(documents, Corpus) else {}
     n_shards = layout.count_shards(folder / layout.SHARDS)
-    state = state | writer.checkpoint() | {"shards": n_shards, "tally": tally}
+    state = state | writer.checkpoint() | {"read_back": read_back.kept}
+    state |= {"shards": n_shards, "tally": tally}
     _note(folder, state)
     return state
 
@@ -269,116 +287,13 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def _keep_sample(
-    samples: list[tuple[int, int, Document]],
-    sample: tuple[int, int, Document],
-    n_documents: int,
-    chance: random.Random,
-) -> None:
-    """Keep a uniform sample of the documents: a reservoir."""
-    if len(samples) < _COMPARED_DOCUMENTS:
-        samples.append(sample)
-    elif (slot := chance.randrange(n_documents)) < _COMPARED_DOCUMENTS:
-        samples[slot] = sample
-
-
-class _TokenWriter:
-    """Appends documents to the files of their shard."""
-
-    def __init__(self, shards: Path, plan: _Plan, state: dict[str, Any]) -> None:
-        self._folder, self._plan = shards, plan
-        self._dtype = layout.TOKEN_TYPES[plan.token_type]
-        self._separator = b"\xff" * self._dtype.itemsize
-        self._sizes: dict[str, int] = dict(state["sizes"])
-        self._files: dict[str, IO[bytes]] = {}
-        self.n_documents, self.n_tokens = state["documents"], state["tokens"]
-        self.n_bytes = 0
-        self._shard = max((int(name.split(".")[1]) for name in self._sizes), default=0)
-        self._go_back()
-
-    def _go_back(self) -> None:
-        """Cut off what was written after the last note, and remove shards begun after it."""
-        for path in self._folder.iterdir():
-            if path.name in self._sizes:
-                os.truncate(path, self._sizes[path.name])
-            else:
-                path.unlink()
-
-    def add(self, ids: bytes, document: Document) -> tuple[int, int]:
-        """Append one document and its tokens; return its shard and its number there."""
-        tokens = self._separator + ids
-        shard = self._shard_for(len(tokens))
-        line = _metadata_line(document)
-        number = self._size("offset", shard) // 8
-        self._append("offset", shard, self._size("tokenized", shard).to_bytes(8, "little"))
-        self._append("tokenized", shard, tokens)
-        self._append("metaoff", shard, self._size("metadata", shard).to_bytes(8, "little"))
-        self._append("metadata", shard, line)
-        self.n_documents += 1
-        self.n_tokens += len(ids) // self._dtype.itemsize
-        self.n_bytes += len(tokens)
-        return shard, number
-
-    def _shard_for(self, n_bytes: int) -> int:
-        if self._plan.n_shards is not None:
-            return int(self.n_documents % self._plan.n_shards)
-        written = self._size("tokenized", self._shard)
-        if written and written + n_bytes > self._plan.shard_bytes:
-            self.close()
-            self._shard += 1
-        return self._shard
-
-    def _size(self, kind: str, shard: int) -> int:
-        return self._sizes.get(f"{kind}.{shard}", 0)
-
-    def _append(self, kind: str, shard: int, content: bytes) -> None:
-        name = f"{kind}.{shard}"
-        if name not in self._files:
-            self._files[name] = (self._folder / name).open("ab")
-        self._files[name].write(content)
-        self._sizes[name] = self._sizes.get(name, 0) + len(content)
-
-    def checkpoint(self) -> dict[str, Any]:
-        """How far it came, once that is safely on the disk."""
-        _flush(self._files.values())
-        return {
-            "documents": self.n_documents,
-            "tokens": self.n_tokens,
-            "sizes": dict(self._sizes),
-        }
-
-    def close(self) -> None:
-        """Close the files, safely on the disk; a later `add` opens its own again."""
-        with ExitStack() as stack:  # closes them all, also where the disk is full
-            for file in self._files.values():
-                stack.callback(file.close)
-            self._files, files = {}, self._files
-            _flush(files.values())
-
-
-def _flush(files: Iterable[IO[bytes]]) -> None:
-    for file in files:
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _metadata_line(document: Document) -> bytes:
-    line = {
-        "path": document.path,
-        "linenum": document.line,
-        "metadata": {**document.metadata, "id": document.id},
-    }
-    # Columns of parquet may be dates, decimals and bytes, which JSON has not.
-    return json.dumps(line, ensure_ascii=False, default=str).encode("utf-8") + b"\n"
-
-
 def _number_shards(shards: Path, n_shards: int) -> None:
     """Zero-pad the shards' numbers now that their count is known; once done, change nothing."""
     for path in list(shards.iterdir()):
         os.replace(path, layout.shard_file(shards, path.stem, int(path.suffix[1:]), n_shards))
 
 
-def _sort(shards: Path, n_shards: int, plan: _Plan, workers: int) -> None:
+def _sort(shards: Path, n_shards: int, plan: Plan, workers: int) -> None:
     """Write the suffix array and the unigram counts of each shard that has none yet."""
     missing = [
         n
@@ -409,31 +324,8 @@ def _finish_shard(shards: Path, shard: int, n_shards: int, token_type: str) -> N
         os.replace(temporary, final)
 
 
-def _compare(
-    samples: Sequence[tuple[int, int, Document]],
-    tokenizer: Tokenizer,
-    shards: Path,
-    plan: _Plan,
-) -> None:
-    """Read documents back from the files and compare them with what was read from the corpus."""
-    from propme.index.mapped import MappedIndex
-
-    index = MappedIndex([shards], plan.token_type, tokenizer)
-    for shard, number, document in samples:
-        tokens = index.document_tokens(shard, number)
-        # Compared as JSON, for a number that is none is not equal to itself.
-        metadata = json.loads(_metadata_line(document))["metadata"]
-        given = tokenizer.encode(document.text), json.dumps(metadata, sort_keys=True)
-        found = tokens, json.dumps(index.metadata(shard, number), sort_keys=True)
-        if found != given:
-            raise BrokenIndexError(
-                f"{shards}: document {document.id!r} ({document.path}, line {document.line}) does"
-                " not read back as it was given; build the index again"
-            )
-
-
 def _manifest(
-    folder: Path, tokenizer: Tokenizer, plan: _Plan, state: dict[str, Any]
+    folder: Path, tokenizer: Tokenizer, plan: Plan, state: dict[str, Any]
 ) -> dict[str, Any]:
     files = sorted((folder / layout.SHARDS).iterdir())
     return {

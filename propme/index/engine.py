@@ -66,6 +66,8 @@ class EngineIndex(MappedIndex):
                 low = middle
             else:
                 high = middle - 1
+        if low == LONGEST_QUERY < len(ids) - start:
+            self.find(ids[start : start + low + 1])  # says that the engine cannot tell
         return low
 
     def maximal_runs(self, ids: Sequence[int]) -> Runs:

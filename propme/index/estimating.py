@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -46,16 +45,33 @@ class Estimate:
                 f"documents  about {self.documents:,}",
                 f"tokens     about {self.tokens:,} ({self.token_type})",
                 f"shards     {self.shards}",
-                f"disk       about {self.disk_bytes / 1e9:.2f} GB",
-                f"memory     about {self.memory_bytes / 1e9:.2f} GB at the peak",
-                f"time       about {self.seconds / 60:.1f} minutes",
+                f"disk       about {in_bytes(self.disk_bytes)}",
+                f"memory     about {in_bytes(self.memory_bytes)} at the peak",
+                f"time       about {in_time(self.seconds)}",
             ]
         )
 
 
+def in_bytes(size: float) -> str:
+    """A size with the unit that suits it."""
+    power = 0
+    while size >= 1000 and power < 4:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def in_time(seconds: float) -> str:
+    """A duration with the unit that suits it."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+
+
 def default_memory() -> int:
     """Half of the memory that this machine has, in bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    import psutil
+
+    return int(psutil.virtual_memory().total) // 2
 
 
 def shard_size(memory: int, workers: int) -> int:
@@ -141,12 +157,12 @@ def require_room(needed: Estimate, memory: int, output: Path) -> None:
     free = shutil.disk_usage(folder).free
     if needed.disk_bytes > free:
         raise InputError(
-            f"the index needs about {needed.disk_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are free",
+            f"the index needs about {in_bytes(needed.disk_bytes)}, {in_bytes(free)} are free",
             str(folder),
         )
     if needed.memory_bytes > memory:
         raise InputError(
-            f"sorting {needed.shards} shards needs about {needed.memory_bytes / 1e9:.2f} GB of"
-            f" memory, {memory / 1e9:.2f} GB are allowed; ask for more shards or fewer workers",
+            f"sorting {needed.shards} shards needs about {in_bytes(needed.memory_bytes)} of memory,"
+            f" {in_bytes(memory)} are allowed; ask for more shards or fewer workers",
             str(output),
         )

@@ -14,6 +14,10 @@ from typing import Any
 
 _WHITE_SPACE = " \t\n\r"
 
+#: What a piece may be put behind where it is encoded alone: letters behind a digit, and anything
+#: else behind a letter.
+HEADS = ("a", "0")
+
 
 @dataclass(frozen=True)
 class Cuts:
@@ -32,7 +36,7 @@ class Cuts:
         It may also be cut where ASCII letters end, or digits, unless an apostrophe follows.
     in_signs : bool
         And before an apostrophe; where other signs of ASCII end, unless a contraction may begin
-        with the last; and behind a newline or tab that stands alone between two signs.
+        with the last; and, with `last_space`, behind a newline or tab that stands alone.
     never_with : tuple of str
         A text that holds one of these may not be cut at all.
     """
@@ -101,6 +105,9 @@ def cuts_of(description: dict[str, Any]) -> Cuts | None:
         return None
     if any(token["normalized"] for token in words) and description.get("normalizer"):
         return None  # what a text holds of them is then known only once it is normalised
+    # A piece is encoded behind another, and both must not make such a word together.
+    if any(re.search(rf"\s|^[{''.join(HEADS)}]", token["content"]) for token in words):
+        return None
     cuts = _cuts_without_added_tokens(description)
     if cuts is None:
         return None
@@ -163,9 +170,11 @@ def _cuts_of_splitter(splitter: dict[str, Any]) -> Cuts | None:
     if kinds == ["Digits", "ByteLevel"] and parts[1].get("use_regex", True):
         # What stands before a digit ends there, so a run of spaces before one stays whole.
         return replace(_PLAIN_CUTS, last_space=False)
-    if kinds == ["Split", "ByteLevel"] and not parts[1].get("use_regex", True):
-        isolated = parts[0]["behavior"] == "Isolated" and not parts[0]["invert"]
-        return _cuts_of_pattern(parts[0]["pattern"].get("Regex", "")) if isolated else None
+    if kinds != ["Split", "ByteLevel"] or parts[1].get("use_regex", True):
+        return None
+    # Each match is a word; what no match covers is another, or is left out.
+    if (parts[0]["behavior"], parts[0]["invert"]) in (("Isolated", False), ("Removed", True)):
+        return _cuts_of_pattern(parts[0]["pattern"].get("Regex", ""))
     return None
 
 

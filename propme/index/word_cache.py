@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from propme.index.tokenizer import Tokenizer
-from propme.index.word_boundaries import Cuts
+from propme.index.word_boundaries import HEADS, Cuts
 
 #: Pieces and bytes of them that are kept; then all are forgotten, and a new memory begun.
 _MOST_PIECES = 1 << 20
@@ -69,7 +69,11 @@ class WordCache:
         self._ids = np.empty(1 << 16, dtype)
         self._n_pieces = 0
         self._pieces, self._owners = np.empty((2, _MOST_PIECES), np.int32)
-        self._n_tokens = {head: len(tokenizer.encode(head)) for head in ("", "a", "0")}
+        letter, _ = HEADS
+        # With newlines joined, an apostrophe is cut off behind a newline alone.
+        self._before_apostrophe = letter + "\n" if cuts.newlines_join else letter
+        heads = {"", *HEADS, self._before_apostrophe}
+        self._n_tokens = {head: len(tokenizer.encode(head)) for head in heads}
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
         """Token ids of each text, as the bytes of an array."""
@@ -143,7 +147,7 @@ class WordCache:
     ) -> tuple[Tokens, list[int]]:
         """Tokens of pieces at the edges of a text, one after another, and how many each has."""
         heads = [
-            "" if flag & _FIRST else _before(piece)
+            "" if flag & _FIRST else self._head_of(piece)
             for piece, flag in zip(pieces, flags, strict=True)
         ]
         texts = [head + piece for head, piece in zip(heads, pieces, strict=True)]
@@ -157,7 +161,7 @@ class WordCache:
         Many are given to the tokenizer as one text, with a word between any two that the text may
         be cut around; which tokens are whose is told by their characters.
         """
-        groups, borders = _joined(pieces)
+        groups, borders = self._joined(pieces)
         tokens, lengths = [np.empty(0, self._dtype)], [np.empty(0, np.int64)]
         encodings = self._tokenizer.encode_batch_with_offsets(groups)
         for (ids, offsets), at in zip(encodings, borders, strict=True):
@@ -169,29 +173,30 @@ class WordCache:
             lengths.append(counts[1::2])
         return np.concatenate(tokens), np.concatenate(lengths)
 
+    def _head_of(self, piece: str) -> str:
+        """What a piece that only follows others may be put behind, and still be cut off."""
+        if piece[0] == "'":
+            return self._before_apostrophe
+        letter, digit = HEADS
+        return digit if piece[0].isalpha() else letter
 
-def _before(piece: str) -> str:
-    """What a piece that only follows others may be put behind, and still be cut off."""
-    return "0" if piece[0].isalpha() else "a"
-
-
-def _joined(pieces: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """Texts of many pieces each, and the characters at which each piece starts and stops there."""
-    texts: list[str] = []
-    borders: list[list[int]] = []
-    parts: list[str] = []
-    at: list[int] = [0]
-    for number, piece in enumerate(pieces):
-        joins = parts and piece[0] == " " and not (parts[-1][-1].isspace() or parts[-1][-1] == "▁")
-        head = "" if joins else " " + _before(piece)
-        start = at[-1] + len(head)
-        at += [start, start + len(piece)]
-        parts += [head, piece]
-        if at[-1] >= _JOINED_CHARACTERS or number == len(pieces) - 1:
-            texts.append("".join([*parts, " a"]))
-            borders.append(at[1:])
-            parts, at = [], [0]
-    return texts, borders
+    def _joined(self, pieces: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+        """Texts of many pieces each, and the characters at which each piece starts and stops."""
+        texts: list[str] = []
+        borders: list[list[int]] = []
+        parts: list[str] = []
+        at: list[int] = [0]
+        for number, piece in enumerate(pieces):
+            follows = bool(parts) and piece[0] == " " and "!" <= parts[-1][-1] <= "~"
+            head = "" if follows else " " + self._head_of(piece)
+            start = at[-1] + len(head)
+            at += [start, start + len(piece)]
+            parts += [head, piece]
+            if at[-1] >= _JOINED_CHARACTERS or number == len(pieces) - 1:
+                texts.append("".join([*parts, f" {HEADS[0]}"]))
+                borders.append(at[1:])
+                parts, at = [], [0]
+        return texts, borders
 
 
 def _cut_up(tokens: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> list[bytes]:
@@ -246,22 +251,23 @@ def _begins_contraction(sign):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _ends_word(text, start, at, plain):  # type: ignore[no-untyped-def]
-    """Whether ASCII letters end before ``at``, or digits; if ``plain``, signs or a newline."""
+def _ends_word(text, start, at, in_signs, last_space):  # type: ignore[no-untyped-def]
+    """Whether a run of ASCII letters or digits ends before ``at``, or what else `Cuts` says."""
     sign, last = text[at], text[at - 1]
-    if not _is_visible(sign) or (sign == _APOSTROPHE and not plain):
+    if not _is_visible(sign) or (sign == _APOSTROPHE and not in_signs):
         return False
     if _is_letter(last):
         return not _is_letter(sign)
     if _is_digit(last):
         return not _is_digit(sign)
-    if not plain:
+    if not in_signs:
         return False
     if _is_visible(last):
         contracted = last == _APOSTROPHE and _begins_contraction(sign)
         return (_is_letter(sign) or _is_digit(sign)) and not contracted
-    is_newline = last in (_NEWLINE, _RETURN, _TAB)
-    return is_newline and at - start >= 2 and _is_visible(text[at - 2])
+    if not last_space or last not in (_NEWLINE, _RETURN, _TAB):
+        return False
+    return at - start >= 2 and _is_visible(text[at - 2])
 
 
 @njit(cache=True)
@@ -277,7 +283,7 @@ def _begins_line(text, at, stop):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def _next_cut(text, start, at, stop, before, rules):  # type: ignore[no-untyped-def]
     """First place behind ``at`` where the document text[start:stop] may be cut, or its end."""
-    newlines_join, last_space, in_words, plain = rules
+    newlines_join, last_space, in_words, in_signs = rules
     for end in range(at + 1, stop):
         sign, last = text[end], text[end - 1]
         if before[sign] and not _ends_in_white_space(text, start, end):
@@ -285,7 +291,7 @@ def _next_cut(text, start, at, stop, before, rules):  # type: ignore[no-untyped-
         if sign == _SPACE:
             if last_space and _is_visible(text[end + 1]):
                 return end
-        elif in_words and _ends_word(text, start, end, plain):
+        elif in_words and _ends_word(text, start, end, in_signs, last_space):
             return end
         if not newlines_join:
             continue
