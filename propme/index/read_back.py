@@ -17,7 +17,7 @@ from propme.index.tokenizer import Tokenizer
 from propme.records import Document
 
 #: Documents that are compared; of more, a sample.
-COMPARED_DOCUMENTS = 1000
+COMPARED_DOCUMENTS = 250
 
 
 class ReadBack:
@@ -36,29 +36,38 @@ class ReadBack:
 
     def __init__(self, tokenizer: Tokenizer, kept: Sequence[list[Any]] = ()) -> None:
         self._tokenizer = tokenizer
-        self._heap = [list(entry) for entry in kept]
-
-    @property
-    def kept(self) -> list[list[Any]]:
-        """What `ReadBack` needs to go on: a list a document, of numbers and strings."""
-        return self._heap
+        self._heap = [(rank, number) for rank, number, _, _ in kept]
+        self._told = {number: (digest, where) for _, number, digest, where in kept}
+        self._waiting: dict[int, Document] = {}
 
     def offer(self, number: int, document: Document) -> None:
         """Keep a document if its number is among those of the sample."""
         rank = -int.from_bytes(hashlib.sha256(str(number).encode()).digest()[:6], "big")
-        if len(self._heap) == COMPARED_DOCUMENTS and rank < self._heap[0][0]:
-            return
-        metadata = json.loads(metadata_line(document))["metadata"]
-        digest = _digest(self._tokenizer.encode(document.text), metadata)
-        where = f"document {document.id!r} ({document.path}, line {document.line})"
         if len(self._heap) < COMPARED_DOCUMENTS:
-            heapq.heappush(self._heap, [rank, number, digest, where])
+            heapq.heappush(self._heap, (rank, number))
+        elif rank > self._heap[0][0]:
+            _, other = heapq.heapreplace(self._heap, (rank, number))
+            self._waiting.pop(other, None)
+            self._told.pop(other, None)
         else:
-            heapq.heapreplace(self._heap, [rank, number, digest, where])
+            return
+        self._waiting[number] = document
+
+    @property
+    def kept(self) -> list[list[Any]]:
+        """What `ReadBack` needs to go on: a list a document, of numbers and strings."""
+        waiting = list(self._waiting.values())
+        encoded = self._tokenizer.encode_batch([document.text for document in waiting])
+        for number, document, ids in zip(self._waiting, waiting, encoded, strict=True):
+            metadata = json.loads(metadata_line(document))["metadata"]
+            where = f"document {document.id!r} ({document.path}, line {document.line})"
+            self._told[number] = _digest(ids, metadata), where
+        self._waiting = {}
+        return [[rank, number, *self._told[number]] for rank, number in self._heap]
 
     def compare(self, index: MappedIndex, plan: Plan) -> None:
         """Raise a `BrokenIndexError` if one of them is not found as it was given."""
-        for _, number, digest, where in self._heap:
+        for _, number, digest, where in self.kept:
             if plan.n_shards is None:
                 place = index.document_at(number)
             else:  # they went to the shards in turn
