@@ -10,6 +10,7 @@ Paper: Barmina, Schneider-Kamp, Galke Poech 2026, arXiv 2606.06286.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,8 @@ def measured_generations(
 ) -> pd.DataFrame:
     """One row a generation: what tracing found, with its prompt's columns.
 
-    ``extracted`` says whether the completion begins with the prompt's ``target``.
+    ``extracted`` says whether the completion begins with the prompt's ``target``. A generation that
+    could not be traced is left out, with a warning: nothing is known of it.
 
     Raises
     ------
@@ -153,6 +155,10 @@ def measured_generations(
                 f"{len(missing)} generations have no row in table {table!r}, the first being"
                 f" {missing.iloc[0]!r}; run the notebooks again from that table on"
             )
+    failed = frame["error"] != ""
+    if failed.any():
+        warnings.warn(f"{failed.sum()} generations could not be traced; left out", stacklevel=2)
+        frame = frame[~failed].reset_index(drop=True)
     frame["extracted"] = [
         bool(target) and text.startswith(target)
         for text, target in zip(frame["text"], frame["target"], strict=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +90,8 @@ class Thresholds:
     a2: int
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        for name in self.__slots__:
+            value = getattr(self, name)
             if value < 0:
                 raise ValueError(f"{name} must be >= 0, got {value}")
 
@@ -132,13 +133,13 @@ def _percentage(percent: int, n: int, lowest: int, highest: int) -> int:
 
 
 # Guillemets are the double ones; the single ones (U+2039, U+203A) stay as they are.
-_PUNCTUATION = str.maketrans(
-    {
-        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'),
-        **dict.fromkeys("\u2013\u2015\u2212", "\u2014"),
-    }
-)
+_PUNCTUATION = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'),
+    **dict.fromkeys("\u2013\u2015\u2212", "\u2014"),
+}
+_TYPOGRAPHIC = re.compile(f"[{''.join(_PUNCTUATION)}]")
+_OTHER_SPACE = re.compile("[\u0085\u1680\u2028\u2029]")
 _SPACED_DOTS = re.compile(r"\.\s+\.\s+\.")
 _DOTS_BEFORE_WORD = re.compile(r"\.\.\.(?=[^\W_])")
 # Not inside a longer run of word characters: snake_case_name and __init__ are not emphasis.
@@ -163,11 +164,22 @@ def normalize_words(text: str) -> list[str]:
     spaces ties two words into one. Text written without spaces (Chinese, Japanese) becomes a few
     very long words, for which near agreement is never seen.
     """
-    # NFKC also turns the ellipsis character into three dots and every wide space into a plain one.
-    text = unicodedata.normalize("NFKC", text).translate(_PUNCTUATION)
+    return _normalized(text).split()
+
+
+def _normalized(text: str) -> str:
+    """What `normalize_words` splits; all white space in it is ASCII."""
+    if not text.isascii():
+        # This also makes three dots of the ellipsis character and a plain space of a wide one.
+        text = unicodedata.normalize("NFKC", text)
+        text = _TYPOGRAPHIC.sub(lambda sign: _PUNCTUATION[sign[0]], text)
+        text = _OTHER_SPACE.sub(" ", text)
     text = _SPACED_DOTS.sub("...", text)
-    text = _DOTS_BEFORE_WORD.sub("... ", text)
-    return _EMPHASIS.sub(r"\1", text).lower().split()
+    if "..." in text:
+        text = _DOTS_BEFORE_WORD.sub("... ", text)
+    if "_" in text:
+        text = _EMPHASIS.sub(r"\1", text)
+    return text.lower()
 
 
 def matching_blocks(reference: Sequence[str], candidate: Sequence[str]) -> list[Block]:
@@ -201,13 +213,20 @@ def matching_blocks(reference: Sequence[str], candidate: Sequence[str]) -> list[
     numbers: dict[str, int] = {}
     reference_ids = np.array([numbers.setdefault(w, len(numbers)) for w in reference], np.int32)
     candidate_ids = np.array([numbers.get(w, -1) for w in candidate], np.int32)
-    starts, lengths, finished = _align(reference_ids, candidate_ids, len(numbers), WORK_LIMIT)
+    return _blocks(reference_ids, candidate_ids, len(numbers))
+
+
+def _blocks(
+    reference: NDArray[np.int32], candidate: NDArray[np.int32], vocabulary: int
+) -> list[Block]:
+    starts, lengths, finished = _align(reference, candidate, vocabulary, WORK_LIMIT)
     if not finished:
         raise AlignmentCostError(len(reference), len(candidate), WORK_LIMIT)
+    rows = np.flatnonzero(lengths)
+    found = zip(rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True)
     return [
         Block(start, start + length, other, other + length, length)
-        for start, (other, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True))
-        if length
+        for start, other, length in found
     ]
 
 
@@ -231,21 +250,40 @@ def alignment(reference_words: Sequence[str], candidate_words: Sequence[str]) ->
     How it misleads: positions count normalised words; they are not offsets into the texts.
     """
     limits = Thresholds.for_length(len(reference_words))
-    blocks = _merge(matching_blocks(reference_words, candidate_words), limits.g1, limits.a1)
-    blocks = [block for block in blocks if block.words >= limits.l1]
-    blocks = _merge(blocks, limits.g2, limits.a2)
-    return [block for block in blocks if block.words >= limits.l2]
+    return _long_blocks(matching_blocks(reference_words, candidate_words), limits)
 
 
-def recall_words(reference_words: Sequence[str], candidate_words: Sequence[str]) -> float:
-    """`recall` of two texts that are already normalised and split.
+def _long_blocks(blocks: list[Block], limits: Thresholds) -> list[Block]:
+    blocks = [b for b in _merge(blocks, limits.g1, limits.a1) if b.words >= limits.l1]
+    return [b for b in _merge(blocks, limits.g2, limits.a2) if b.words >= limits.l2]
 
-    Use it to compare one generation with many windows and normalise it once.
+
+class Reference:
+    """A generation that many windows are compared with: `recall`, many times as fast.
+
+    Its words are numbered once, and those of a window are looked up among them without being made.
     """
-    if not reference_words:
-        return 0.0
-    agreeing = sum(block.words for block in alignment(reference_words, candidate_words))
-    return agreeing / len(reference_words)
+
+    def __init__(self, generation: str) -> None:
+        text = _normalized(generation)
+        self._raw = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        n_words = len(text.split())
+        self._limits = Thresholds.for_length(n_words)
+        # At most half full, and never quite empty.
+        self._slots = np.full((1 << (2 * n_words + 1).bit_length(), 3), -1, np.int32)
+        self._ids = _word_numbers(self._raw, self._raw, self._slots, True)
+        self._vocabulary = int(self._ids.max(initial=-1)) + 1
+
+    def recall(self, window: str) -> float:
+        """`recall` of it in a document window."""
+        if not self._ids.size:
+            return 0.0
+        raw = np.frombuffer(_normalized(window).encode("utf-8", "surrogatepass"), np.uint8)
+        numbers = _word_numbers(raw, self._raw, self._slots, False)
+        blocks = _blocks(self._ids, numbers, self._vocabulary)
+        if sum(block.words for block in blocks) < self._limits.l2:
+            return 0.0
+        return sum(b.words for b in _long_blocks(blocks, self._limits)) / self._ids.size
 
 
 def recall(generation: str, window: str) -> float:
@@ -266,7 +304,7 @@ def recall(generation: str, window: str) -> float:
     in a text of four takes it from 1 to 0. It does not know how common a passage is: a stock phrase
     scores like a rare one.
     """
-    return recall_words(normalize_words(generation), normalize_words(window))
+    return Reference(generation).recall(window)
 
 
 def _merge(blocks: list[Block], largest_gap: int, largest_difference: int) -> list[Block]:
@@ -299,6 +337,49 @@ def _near(before: Block, after: Block, largest_gap: int, largest_difference: int
 # the left half holds less. A search ends at the first run that reaches its bound, so that a cell
 # is visited at most twice for each distinct block length of its chain of rectangles. Blocks are
 # disjoint, so there are at most sqrt(2 n) distinct lengths: hence the bound at `WORK_LIMIT`.
+
+
+@njit(cache=True)
+def _word_numbers(
+    raw: NDArray[np.uint8], reference: NDArray[np.uint8], slots: NDArray[np.int32], learn: bool
+) -> NDArray[np.int32]:
+    """Numbers of the words of a text in UTF-8, -1 for one that the reference has not.
+
+    `slots` is a table of hashes: a word's start and stop in `reference`, and its number. To
+    `learn`, which is done once, with the reference as the text, words are added to it.
+    """
+    found = np.empty(raw.size // 2 + 1, np.int32)
+    n, known, at, mask = 0, 0, 0, np.uint64(slots.shape[0] - 1)
+    while True:
+        while at < raw.size and _is_space(raw[at]):
+            at += 1
+        if at == raw.size:
+            return found[:n]
+        start = at
+        name = np.uint64(14695981039346656037)
+        while at < raw.size and not _is_space(raw[at]):
+            name = (name ^ np.uint64(raw[at])) * np.uint64(1099511628211)
+            at += 1
+        slot = np.int64((name ^ (name >> np.uint64(32))) & mask)
+        while slots[slot, 2] >= 0:
+            first = slots[slot, 0]
+            k = 0
+            if slots[slot, 1] - first == at - start:
+                while k < at - start and raw[start + k] == reference[first + k]:
+                    k += 1
+            if k == at - start:
+                break
+            slot = (slot + 1) & np.int64(mask)
+        if learn and slots[slot, 2] < 0:
+            slots[slot, 0], slots[slot, 1], slots[slot, 2] = start, at, known
+            known += 1
+        found[n] = slots[slot, 2]
+        n += 1
+
+
+@njit(cache=True, inline="always")
+def _is_space(sign: int) -> bool:
+    return sign == 0x20 or 0x09 <= sign <= 0x0D or 0x1C <= sign <= 0x1F
 
 
 @njit(cache=True)

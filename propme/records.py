@@ -160,7 +160,7 @@ class Span:
     n_occurrences: Annotated[int, "how often it stands in the corpus, exactly"]
     n_documents: Annotated[int, "in how many distinct documents, counted for kept spans"]
     documents_exact: Annotated[bool, "whether that number is exact, not a lower bound"]
-    dropped: Annotated[str, "why it is left out: short, blank, common; empty: it is kept"] = ""
+    dropped: Annotated[str, "why it is left out: short, blank, no word, common; empty: kept"] = ""
     segment: Annotated[int | None, "final segment it belongs to; none when dropped"] = None
 
     def __post_init__(self) -> None:
@@ -180,14 +180,14 @@ class Match:
     """A span found in one document, with the text around it."""
 
     generation_id: Annotated[str, "the generation"]
-    span: Annotated[int, "the span; -1: found by looking for the whole generation"]
+    span: Annotated[int, "the span"]
     shard: Annotated[int, "shard of the index"]
     document: Annotated[int, "number of the document in its shard"]
     document_id: Annotated[str, "id from the document's metadata"]
     source: Annotated[str, "source from the document's metadata"]
     licence: Annotated[str, "licence from the document's metadata"]
     offset: Annotated[
-        int, "token of the document at which the match starts; of span -1: its second word"
+        int, "token of the document where it starts; its second word if found by characters"
     ]
     window: Annotated[str, "document text around the match"]
     window_char_start: Annotated[int, "first character of the match in the window"]
@@ -226,6 +226,10 @@ class TraceSummary:
     zlib_ratio: Annotated[float, "compressed / raw size; low: repetitive"]
     degenerate: Annotated[bool, "zlib_ratio < 0.1 and fewer than half of its signs are letters"]
     merging: Annotated[str, "rule by which spans became segments: verified or overlap"]
+    mode: Annotated[str, "what counts as a span: mixed or text"] = "mixed"
+    error: Annotated[str, "why it could not be traced, all numbers then being 0; empty: it was"] = (
+        ""
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import threading
@@ -121,6 +122,10 @@ class RunFolder:
         if sha256_of(path) != before:
             for later in _written_after(table):
                 (self.tables / f"{later}.parquet").unlink(missing_ok=True)
+
+    def clear_parts(self) -> None:
+        """Remove the finished parts of a trace, now that its tables are written."""
+        shutil.rmtree(self.path / "parts", ignore_errors=True)
 
     def save_figure(self, name: str, figure: Any) -> Any:
         """Save a figure as PNG and SVG, and return it so that a notebook shows it."""
@@ -335,6 +340,7 @@ _LEAST = {
     "longest_allowed": 0,
     "batch_size": 1,
     "bootstrap_rounds": 1,
+    "workers": 1,
     "seed": 0,
 }
 
@@ -343,14 +349,15 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
     from propme.index import require_engine
     from propme.metrics import require_propensity_metrics
-    from propme.simpletrace import TraceSettings
+    from propme.simpletrace import TraceSettings, Workers
 
     for name, least in _LEAST.items():
         if effective[name] < least:
             raise ParameterError(f"{name} must be at least {least}, not {effective[name]}")
     sampling = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
     decodings(*(effective[name] for name in sampling))
-    TraceSettings(*(effective[name] for name in ("docs_per_span", "merging", "seed")))
+    TraceSettings(*(effective[name] for name in ("docs_per_span", "merging", "seed", "mode")))
+    Workers(effective["workers"], effective["tracing_backend"])
     require_propensity_metrics(effective["propensity_metrics"])
     require_engine(effective["engine"])
     if not all(type(copies) is int for copies in effective["copies"]):

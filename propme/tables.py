@@ -158,6 +158,15 @@ def to_frame(name: str, rows: Iterable[Any]) -> pd.DataFrame:
     return pd.DataFrame([[getattr(row, n) for n in names] for row in rows], columns=names)
 
 
+def to_arrow(name: str, rows: Iterable[Any]) -> pa.Table:
+    """Records of one table as an arrow table with the table's schema."""
+    listed = list(rows)
+    schema = TABLES[name].schema
+    columns = [[getattr(row, field.name) for row in listed] for field in schema]
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
 def to_records(name: str, frame: pd.DataFrame) -> list[Any]:
     """Rows of a table as records; missing values become ``None``."""
     table = TABLES[name]
@@ -206,7 +215,7 @@ def read(name: str, folder: Path) -> pd.DataFrame:
         raise TableError(
             f"{path}: not a readable parquet file ({error}); run its notebook again"
         ) from error
-    frame: pd.DataFrame = arrow.to_pandas(types_mapper=_pandas_type)
+    frame = from_arrow(arrow)
     _checked(TABLES[name], frame, where=str(path))
     for column in TABLES[name].schema:
         found = arrow.schema.field(column.name).type
@@ -215,6 +224,12 @@ def read(name: str, folder: Path) -> pd.DataFrame:
                 f"{path}: column {column.name!r} is {found}, not {column.type};"
                 " run its notebook again"
             )
+    return frame
+
+
+def from_arrow(arrow: pa.Table) -> pd.DataFrame:
+    """An arrow table as a data frame whose whole numbers may be missing."""
+    frame: pd.DataFrame = arrow.to_pandas(types_mapper=_pandas_type)
     return frame
 
 

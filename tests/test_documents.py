@@ -14,10 +14,11 @@ from propme.index.brute_force import BruteForceIndex
 from propme.index.protocol import Occurrences, Position
 from propme.simpletrace import documents
 from propme.simpletrace.documents import (
+    Hits,
+    Wanted,
     count_documents,
     normalize,
     sample_documents,
-    tier_of,
     window_around,
 )
 
@@ -31,7 +32,7 @@ BPE = byte_tokenizer(DANISH, 60)
 
 
 def sample(index: BruteForceIndex, n: int, seed: int = 0, name: str = "g") -> list[Position]:
-    return sample_documents(index, index.find([A, B]), n, seed, name)
+    return sample_documents(Hits.of(index, index.find([A, B])), n, seed, name)
 
 
 def test_all_documents_where_there_are_no_more_than_wanted() -> None:
@@ -82,20 +83,20 @@ def test_the_draw_is_uniform_over_occurrences() -> None:
 
 def test_distinct_documents_are_counted_up_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     index = index_of(["a b a b", "a b", "c", "b a"], WORDS)
-    assert count_documents(index, index.find([A, B])) == (2, True)
-    assert count_documents(index, index.find([D])) == (0, True)
+    assert count_documents(Hits.of(index, index.find([A, B]))) == (2, True)
+    assert count_documents(Hits.of(index, index.find([D]))) == (0, True)
     monkeypatch.setattr(documents, "COUNTED_OCCURRENCES", 2)
-    n, exact = count_documents(index, index.find([A, B]))
+    n, exact = count_documents(Hits.of(index, index.find([A, B])))
     assert n in (1, 2)
     assert not exact
     monkeypatch.setattr(documents, "COUNTED_OCCURRENCES", 3)
-    assert count_documents(index, index.find([A, B])) == (2, True)
+    assert count_documents(Hits.of(index, index.find([A, B]))) == (2, True)
 
 
 def test_the_cap_is_a_thousand() -> None:
     index = index_of(["a " * 1000, "b " * 1001], WORDS)
-    assert count_documents(index, index.find([A])) == (1, True)
-    assert count_documents(index, index.find([B])) == (1, False)
+    assert count_documents(Hits.of(index, index.find([A]))) == (1, True)
+    assert count_documents(Hits.of(index, index.find([B]))) == (1, False)
 
 
 def test_a_document_is_known_by_its_shard_too() -> None:
@@ -108,8 +109,8 @@ def test_a_document_is_known_by_its_shard_too() -> None:
 
     index = TwoShards([[A, B, A, B]], WORDS)
     found = index.find([A, B])
-    assert count_documents(index, found) == (2, True)
-    assert [(p.shard, p.document) for p in sample_documents(index, found, 5, 0, "g")] == [
+    assert count_documents(Hits.of(index, found)) == (2, True)
+    assert [(p.shard, p.document) for p in sample_documents(Hits.of(index, found), 5, 0, "g")] == [
         (0, 0),
         (1, 0),
     ]
@@ -262,4 +263,4 @@ def test_the_normal_form_is_its_own_and_holds_what_it_says(text: str) -> None:
     ],
 )
 def test_tiers(stripped: str, window: str, holds_whole: bool, tier: str) -> None:
-    assert tier_of(stripped, normalize(stripped), window, holds_whole) == tier
+    assert Wanted(stripped).tier_in(window, holds_whole) == tier

@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,15 +19,69 @@ from propme import near_verbatim
 from propme.near_verbatim import (
     AlignmentCostError,
     Block,
+    Reference,
     Thresholds,
     alignment,
     matching_blocks,
     normalize_words,
     recall,
-    recall_words,
 )
 
 # --- the slow truth: the specification word for word, over difflib --------------------------------
+
+
+TEXT_PARTS = st.sampled_from(
+    [
+        *"abAB.-_' ",
+        " the",
+        " sea",
+        " hav",
+        "et ",
+        "é",
+        "e\u0301",
+        "ø",
+        "ß",
+        "İ",
+        "…",
+        ". . .",
+        "\ud800",
+        "\u2019",
+        "«",
+        "\u2014",
+        "\u0085",
+        "\u1680",
+        "\u2028",
+        "\u3000",
+        "\x1c",
+        "\x0b",
+        "\n",
+        "\t",
+        "🎉",
+        "_x_",
+    ]
+)
+
+
+def recall_words(reference: Sequence[str], candidate: Sequence[str]) -> float:
+    """Recall of words, by `alignment`; `recall` of the texts that they make must be the same."""
+    agreeing = sum(block.words for block in alignment(reference, candidate))
+    value = agreeing / len(reference) if reference else 0.0
+    texts = " ".join(reference), " ".join(candidate)
+    if [normalize_words(text) for text in texts] == [list(reference), list(candidate)]:
+        assert recall(*texts) == value
+    return value
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(TEXT_PARTS, max_size=40).map("".join), st.lists(TEXT_PARTS, max_size=80).map("".join)
+)
+def test_a_reference_numbers_the_words_that_splitting_makes(text: str, window: str) -> None:
+    words, others = normalize_words(text), normalize_words(window)
+    expected = sum(block.words for block in alignment(words, others)) / len(words) if words else 0.0
+    reference = Reference(text)
+    assert reference.recall(window) == expected
+    assert reference.recall(text) == (1.0 if words else 0.0)
 
 
 def slow_blocks(reference: list[str], candidate: list[str]) -> list[tuple[int, int, int]]:

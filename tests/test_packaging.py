@@ -17,7 +17,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ON_CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+ON_CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base", "ray": "ray-core"}
 
 
 def requirements():
@@ -113,6 +113,7 @@ LAYERS = (
     ("generation",),
     ("near_verbatim",),
     ("simpletrace",),
+    ("tracing",),
     ("propensity", "uncertainty"),
     ("metrics",),
     ("figures",),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from propme.index.brute_force import BruteForceIndex
 from propme.index.tokenizer import Tokenizer
-from propme.simpletrace.spans import TracedText, drop_reason, maximal_spans, tokenise
+from propme.simpletrace.spans import TracedText, in_mode, maximal_spans, tokenise
 from propme.simpletrace.trace import trace
 
 WORDS = word_tokenizer(["a", "b", "c", "d", "e", "f", "g", "h"])
@@ -190,9 +190,9 @@ def test_a_character_of_which_only_some_bytes_agree_is_not_in_the_text() -> None
 
 def test_four_tokens_are_enough_and_three_are_not() -> None:
     found = traced([1, 2, 3, 4, 5])
-    assert [drop_reason(found, 0, n) for n in range(1, 6)] == ["short"] * 3 + ["", ""]
-    assert drop_reason(found, 1, 4) == "short"
-    assert drop_reason(found, 1, 5) == ""
+    runs = [(0, n) for n in range(1, 6)] + [(1, 4), (1, 5)]
+    reasons = [reason for _, _, reason in in_mode(runs, found, "mixed")]
+    assert reasons == ["short", "short", "short", "", "", "short", ""]
 
 
 @pytest.mark.parametrize("text", ["a", "a b", "a b c", "a b c d"])

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from helpers import ENGINES
+from helpers import ENGINES, byte_tokenizer, index_of, word_tokenizer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models
+from tokenizers import Tokenizer as Backend
 
-from propme.index import Position, Tokenizer, build_index, open_index
+from propme.index import Position, Tokenizer, build_index, open_index, text_search
 from propme.index.brute_force import BruteForceIndex
 from propme.index.text_search import find_text
 from propme.records import Document
 
-#: Tokenizers that split at any white space, so that three words of any text are found exactly.
+#: Tokenizers that split at any white space.
 SPLITTING = ("bytes", "bytes-prefix-space", "bytes-trimming", "byte-fallback")
 
 #: Some of whose tokens hold a newline together with what stands before or after it.
 JOINING = ("bytes-newlines-joined", "metaspace-bpe", "metaspace-unigram")
 
+BYTES = Tokenizer.load("bytes")
+
 WORDS = ("ab", "a", "abc", "b", "bab", "ab.", "a)", ")", "'s", "ø", "øl", "é", "😀", "“ab", '"a')
 GAPS = (" ", " ", " ", "  ", "\n", "\n", "\n\n", "\n ", " \n", "\t", ' "', " (", "\r\n")
+
+#: Also such as no tokenizer here has seen, and what unknown ones and spaces are written as.
+SIGNS = (
+    *WORDS,
+    *GAPS,
+    "aa",
+    "aaaa",
+    "æ",
+    "🥪",
+    "🎉",
+    "☃",
+    "日",
+    "<",
+    "unk",
+    ">",
+    "▁",
+    "\xa0",
+    "\x00",
+)
 
 
 def occurrences(documents: Sequence[str], text: str) -> list[int]:
@@ -35,8 +59,22 @@ def occurrences(documents: Sequence[str], text: str) -> list[int]:
     ]
 
 
-def index_of(documents: Sequence[str], tokenizer: Tokenizer) -> BruteForceIndex:
-    return BruteForceIndex([tokenizer.encode(text) for text in documents], tokenizer)
+def decoded(index: BruteForceIndex) -> list[str]:
+    """What the index holds of its documents, which need not be all that they were."""
+    numbers = range(index.n_documents)
+    return [index.tokenizer.decode(index.document_tokens(0, number)) for number in numbers]
+
+
+def first_tokens(index: BruteForceIndex, text: str) -> Counter[Position]:
+    """For every occurrence the token that holds its first byte."""
+    found: Counter[Position] = Counter()
+    for number in range(index.n_documents):
+        spelt = [index.tokenizer.token_bytes[t] for t in index.document_tokens(0, number)]
+        owners = [offset for offset, token in enumerate(spelt) for _ in token]
+        whole = b"".join(spelt)
+        starts = (at for at in range(len(whole)) if whole.startswith(text.encode(), at))
+        found.update(Position(0, number, owners[at]) for at in starts)
+    return found
 
 
 @st.composite
@@ -57,25 +95,37 @@ def searches(draw: st.DrawFn) -> tuple[list[str], str]:
     return [*documents, joined], draw(st.one_of(st.just(joined[start:stop]), texts(4)))
 
 
-def assert_true(documents: list[str], text: str, tokenizer: Tokenizer) -> bool:
-    """Hold the answer against a search by characters; return whether it claims to be exact."""
-    found = find_text(index_of(documents, tokenizer), text)
-    expected = occurrences(documents, text.strip())
-    assert len(set(found.positions)) == len(found.positions)
-    in_documents = sorted(p.document for p in found.positions)
-    if found.exact:
-        assert in_documents == expected
-    else:
-        assert all(in_documents.count(n) <= expected.count(n) for n in in_documents)
-    assert found.documents == {(0, n) for n in in_documents}
-    return found.exact
+@st.composite
+def short_searches(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Some documents of any signs, and a few characters cut out of one, or others."""
+    signs = draw(st.lists(st.sampled_from(SIGNS), min_size=1, max_size=8, unique=True))
+    strings = st.lists(st.sampled_from(signs), min_size=1, max_size=12).map("".join)
+    documents = draw(st.lists(strings, min_size=1, max_size=3))
+    whole = draw(st.sampled_from(documents))
+    start = draw(st.integers(0, len(whole) - 1))
+    cut = whole[start : start + draw(st.integers(1, 6))]
+    few = st.lists(st.sampled_from(signs), min_size=1, max_size=3).map("".join)
+    return documents, draw(st.one_of(st.just(cut), few))
+
+
+def assert_exact(documents: list[str], text: str, tokenizer: Tokenizer) -> None:
+    """Hold the answer against a search by characters, and against that of an index of bytes."""
+    index = index_of(documents, tokenizer)
+    expected = occurrences(decoded(index), text.strip())
+    for searched in (index, index_of(decoded(index), BYTES)):
+        found = find_text(searched, text)
+        assert found.exact
+        assert sorted(p.document for p in found.positions) == expected
+        assert found.documents == {(0, number) for number in expected}
+        if len(text.split()) in (1, 2):
+            assert Counter(found.positions) == first_tokens(searched, text.strip())
 
 
 # --- against a search by characters ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SPLITTING)
-def test_three_words_are_counted_exactly(name: str, text_tokenizer: Callable) -> None:
+@pytest.mark.parametrize("name", [*SPLITTING, *JOINING])
+def test_a_text_is_counted_exactly(name: str, text_tokenizer: Callable) -> None:
     tokenizer = text_tokenizer(name)
 
     @settings(max_examples=150, deadline=None)
@@ -84,41 +134,27 @@ def test_three_words_are_counted_exactly(name: str, text_tokenizer: Callable) ->
     @example((["é é ab ab", "ééa ab ab"], "éa ab a"))
     @example((["ab ab 😀😀"], "b ab 😀"))
     @example((["😀😀 ab ab"], "😀 ab ab"))
-    def check(search: tuple[list[str], str]) -> None:
-        documents, text = search
-        exact = assert_true(documents, text, tokenizer)
-        assert exact == (len(text.split()) >= 3 or not text.strip())
-
-    check()
-
-
-@pytest.mark.parametrize("name", JOINING)
-def test_an_answer_that_claims_to_be_exact_is(name: str, text_tokenizer: Callable) -> None:
-    tokenizer = text_tokenizer(name)
-
-    @settings(max_examples=150, deadline=None)
-    @given(searches())
     @example((["ab\nab ab ab"], "b\nab ab ab"))
     @example((["ab ab\nab"], "ab ab\na"))
     @example((["ab ab)\n ab", "ab ab))\n ab"], "b ab)\n ab"))
     def check(search: tuple[list[str], str]) -> None:
-        assert_true(*search, tokenizer)
+        assert_exact(*search, tokenizer)
 
     check()
 
 
 @pytest.mark.parametrize("name", [*SPLITTING, *JOINING])
-def test_three_words_between_spaces_are_exact_in_every_tokenizer(
-    name: str, text_tokenizer: Callable
-) -> None:
-    words = st.lists(st.sampled_from(WORDS), min_size=3, max_size=6)
+def test_a_short_text_is_counted_exactly(name: str, text_tokenizer: Callable) -> None:
+    tokenizer = text_tokenizer(name)
 
-    @settings(max_examples=40, deadline=None)
-    @given(words, words)
-    def check(before: list[str], searched: list[str]) -> None:
-        text = " ".join(searched)
-        documents = [" ".join([*before, text]), text, text[1:] + text]
-        assert assert_true(documents, text, text_tokenizer(name))
+    @settings(max_examples=250, deadline=None)
+    @given(short_searches())
+    @example((["aaaaaaa", "aaa"], "aa"))  # one token may hold it twice, and another twice more
+    @example((["ab", "ab", "abab"], "baba"))  # not from one document into the next
+    @example((["😀🎉", "🥪"], "🎉"))
+    @example((["  ab", "ab"], "ab"))
+    def check(search: tuple[list[str], str]) -> None:
+        assert_exact(*search, tokenizer)
 
     check()
 
@@ -129,9 +165,20 @@ def test_three_words_between_spaces_are_exact_in_every_tokenizer(
 def test_what_stands_around_a_text_does_not_matter(
     name: str, before: str, after: str, text_tokenizer: Callable
 ) -> None:
-    for text in ("ab bab abc", "øl ab\nab ab.", "'s ab)  (ab"):
-        found = find_text(index_of([before + text + after], text_tokenizer(name)), text)
-        assert (len(found.positions), found.exact) == (1, True), text
+    for text in ("ab bab abc", "øl ab\nab ab.", "'s ab)  (ab", "bab abc", "øl", "b"):
+        documents = [before + text + after]
+        found = find_text(index_of(documents, text_tokenizer(name)), text)
+        assert len(found.positions) == len(occurrences(documents, text)), text
+        assert found.exact
+
+
+@pytest.mark.parametrize("tokenizer", [BYTES, byte_tokenizer(), byte_tokenizer(["aa"], 1)])
+def test_a_long_text_without_white_space(tokenizer: Tokenizer) -> None:
+    text = "".join(str(number) for number in range(150)) + "a" * 20
+    index = index_of([*[f"x{text}"] * 9, text[1:], text[:-1]], tokenizer)
+    assert len(find_text(index, text).positions) == 9
+    assert len(find_text(index, text[1:]).positions) == 10
+    assert find_text(index, text + "a") == find_text(index, "nowhere")
 
 
 # --- what the search asks of a tokenizer ----------------------------------------------------------
@@ -168,6 +215,61 @@ def test_what_tokens_join_is_seen(text_tokenizer: Callable) -> None:
     assert not joined["bytes"](".", "\n")
 
 
+@pytest.mark.parametrize("name", [*SPLITTING, *JOINING])
+def test_bytes_of_tokens_make_up_the_text(name: str, text_tokenizer: Callable) -> None:
+    tokenizer = text_tokenizer(name)
+    assert len(tokenizer.token_bytes) == tokenizer.vocabulary_size
+
+    @given(st.lists(st.sampled_from(SIGNS)).map("".join))
+    def check(text: str) -> None:
+        ids = tokenizer.encode(text)
+        spelt = b"".join(tokenizer.token_bytes[token] for token in ids).decode()
+        assert spelt.lstrip(" ") == tokenizer.decode(ids).lstrip(" ")
+
+    check()
+
+
+def test_the_byte_of_a_token_that_is_one() -> None:
+    assert BYTES.token_bytes == tuple(bytes([byte]) for byte in range(0xF5))
+    assert set(byte_tokenizer().token_bytes) == {bytes([byte]) for byte in range(256)}
+
+
+def test_an_added_token_of_a_byte_level_tokenizer_is_written_as_it_is() -> None:
+    backend = Backend.from_str(byte_tokenizer()._backend.to_str())
+    backend.add_tokens([AddedToken("a b"), AddedToken("日")])
+    assert Tokenizer(backend).token_bytes[256:] == (b"a b", "日".encode())
+    assert_exact(["xa by 日", "a b"], "b", Tokenizer(backend))
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        None,
+        decoders.WordPiece(),
+        decoders.BPEDecoder(),
+        decoders.Strip("a", 1, 0),
+        decoders.Sequence([]),
+        decoders.Sequence([decoders.Replace("_", " "), decoders.Strip(" ", 1, 0)]),
+        decoders.Sequence(
+            [
+                decoders.Replace("_", " "),
+                decoders.ByteFallback(),
+                decoders.Fuse(),
+                decoders.Strip("a", 1, 0),
+            ]
+        ),
+    ],
+)
+def test_tokens_that_are_written_otherwise_beside_others_have_no_bytes(
+    decoder: decoders.Decoder | None,
+) -> None:
+    unknown = "a"
+    backend = Backend(models.WordLevel({"a": 0}, unk_token=unknown))
+    if decoder is not None:
+        backend.decoder = decoder
+    assert Tokenizer(backend).token_bytes is None
+
+
 # --- the edges of what can be asked ---------------------------------------------------------------
 
 
@@ -186,17 +288,18 @@ def test_a_text_longer_than_every_document(text_tokenizer: Callable) -> None:
         assert find_text(index, "ab " * 500).positions == ()
 
 
-@pytest.mark.parametrize("text", ["ab", "ab cab", " ab\n", "nowhere"])
-def test_fewer_words_give_a_lower_bound(text: str, text_tokenizer: Callable) -> None:
-    documents = ["ab cab ab", '"ab cab', "(ab\nab", "cabc", "ab"]
-    found = find_text(index_of(documents, text_tokenizer("bytes")), text)
-    assert not found.exact
-    assert 0 <= len(found.positions) <= len(occurrences(documents, text.strip()))
-    if text != "nowhere":
-        # after nothing, a space, a newline, a quote and a bracket, the word being whole
-        whole = {"ab": [0, 0, 1, 2, 2, 4], "ab cab": [0, 1]}[text.strip()]
-        assert set(whole) <= {p.document for p in found.positions}
-        assert len(found.positions) >= len(whole)
+def test_tokens_without_white_space_give_a_lower_bound() -> None:
+    index = index_of(["ab cab ab", "ab cabs", "ab"], word_tokenizer(["ab", "cab", "cabs"]))
+    for text, documents in {
+        "ab": [0, 0, 1, 2],
+        "ab cab": [0],
+        " cab\n": [0],
+        "cab cab": [],
+        "ab cab ab": [0],
+    }.items():
+        found = find_text(index, text)
+        assert sorted(p.document for p in found.positions) == documents
+        assert not found.exact
 
 
 def test_white_space_at_the_ends_is_left_out(text_tokenizer: Callable) -> None:
@@ -217,7 +320,28 @@ def test_beyond_the_most_candidates_the_answer_is_a_lower_bound(text_tokenizer: 
     for most, count in ((5, 5), (9, 5), (4, 4), (1, 1)):
         found = find_text(index, "ab bab abc", most)
         assert (len(found.positions), found.exact) == (count, most >= 5)
-        assert len(find_text(index, "bab", most).positions) == min(most, 5)
+        for text in ("bab", "b abc", "c"):
+            found = find_text(index, text, most)
+            assert (len(found.positions), found.exact) == (count, most >= 5)
+
+
+def test_only_occurrences_count_among_the_most() -> None:
+    index = index_of(["abcdex", "abcdey", "abcdez"], byte_tokenizer())
+    found = find_text(index, "abcdez", 1)
+    assert ([p.document for p in found.positions], found.exact) == ([2], True)
+
+
+@pytest.mark.parametrize("lookups", [0, 1, 2, 5])
+def test_beyond_the_most_lookups_the_answer_is_a_lower_bound(
+    lookups: int, text_tokenizer: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = index_of(["ab abc cab bab", "abab ab.", "xab\nøab"], text_tokenizer("bytes"))
+    expected = first_tokens(index, "ab")
+    assert Counter(find_text(index, "ab").positions) == expected
+    monkeypatch.setattr(text_search, "MOST_LOOKUPS", lookups)
+    found = find_text(index, "ab")
+    assert Counter(found.positions) <= expected
+    assert not found.exact
 
 
 def test_a_position_is_that_of_a_token_of_the_text(text_tokenizer: Callable) -> None:
@@ -239,11 +363,9 @@ def test_every_sentence_of_real_text_is_found_in_a_real_index(
     numbers = {index.document_at(n): n for n in range(len(documents))}
     for text in real_texts:
         for start in range(0, len(text) - 30, 7):
-            passage = text[start : start + 30].strip()
-            found = find_text(index, passage)
-            expected = occurrences(real_texts, passage)
-            assert found.exact == (len(passage.split()) >= 3)
-            if found.exact:
+            for length in (1, 2, 5, 9, 30):
+                passage = text[start : start + length].strip()
+                found = find_text(index, passage)
+                expected = occurrences(real_texts, passage)
+                assert found.exact
                 assert sorted(numbers[p.shard, p.document] for p in found.positions) == expected
-            else:
-                assert len(found.positions) <= len(expected)

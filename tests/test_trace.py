@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DANISH, byte_tokenizer, generation, index_of
+from helpers import DANISH, ENGINES, byte_tokenizer, generation, index_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from propme import tables
 from propme.errors import ParameterError
+from propme.index import build_index, open_index
 from propme.index.tokenizer import Tokenizer
 from propme.near_verbatim import recall
-from propme.records import Match, Trace
+from propme.records import Document, Match, Trace
 from propme.simpletrace import Tracer, TraceSettings, trace, trace_all
 from propme.simpletrace.documents import normalize
 
@@ -39,13 +45,15 @@ class Slow:
     documents: list[str]
     tokenizer: Tokenizer
     merging: str
+    mode: str = "mixed"
 
     def __post_init__(self) -> None:
         self.stripped = self.text.strip()
-        self.ids = self.tokenizer.encode(self.stripped)
+        self.ids, self.offsets = self.tokenizer.encode_with_offsets(self.stripped)
         self.corpus = [self.tokenizer.encode(document) for document in self.documents]
-        self.spans = self._maximal()
-        self.dropped = {span: self._dropped(span) for span in self.spans}
+        self.everything = (0, len(self.ids))
+        self.dropped = self._of_text() if self.mode == "text" else self._mixed()
+        self.spans = sorted(self.dropped)
         candidates = sorted((s for s in self.spans if not self.dropped[s]), key=self.rarity)
         for span in candidates[max(1, -(-len(self.ids) // 20)) :]:
             self.dropped[span] = "common"
@@ -53,7 +61,48 @@ class Slow:
         self.segments = self._merged()
 
     def holders(self, start: int, stop: int) -> set[int]:
-        return {n for n, d in enumerate(self.corpus) if holds(d, self.ids[start:stop])}
+        found = {n for n, d in enumerate(self.corpus) if holds(d, self.ids[start:stop])}
+        by_characters = self.mode == "mixed" and (start, stop) == self.everything
+        return found | self.whole if by_characters else found
+
+    def _mixed(self) -> dict[tuple[int, int], str]:
+        spans = [self.everything] if self.whole else self._maximal()
+        return {span: self._dropped(span) for span in spans}
+
+    def _of_text(self) -> dict[tuple[int, int], str]:
+        """Of all runs that hold whole words of one sentence, those in no other; and the rest."""
+        runs = self._maximal()
+        parts = {
+            (start, stop)
+            for a, b in runs
+            for start in range(a, b)
+            for stop in range(start + 1, b + 1)
+            if self._is_of_words(start, stop)
+        }
+        kept = {(s, e) for s, e in parts if not any(a <= s and e <= b for a, b in parts - {(s, e)})}
+        rest = [r for r in runs if not any(r[0] <= s and e <= r[1] for s, e in parts)]
+        return dict.fromkeys(kept, "") | dict.fromkeys(rest, "no word")
+
+    def _is_of_words(self, start: int, stop: int) -> bool:
+        for token in range(start, stop):
+            first, last = self.offsets[token]
+            end = re.search(r"[.!?\n]", self.stripped[first:last])
+            if end and (
+                token < stop - 1 or re.search(r"\w", self.stripped[first + end.end() : last])
+            ):
+                return False
+        if not (self._is_border(start) and self._is_border(stop)):
+            return False
+        first, last = self.offsets[start][0], self.offsets[stop - 1][1]
+        return bool(re.search(r"\w", self.stripped[first:last]))
+
+    def _is_border(self, place: int) -> bool:
+        """Whether neither a word nor a character goes on across a place between two tokens."""
+        if place in self.everything:
+            return True
+        at, after = self.offsets[place - 1][1], self.offsets[place][0]
+        words = re.finditer(r"\w+(?:['’]\w+)*", self.stripped)
+        return at <= after and not any(word.start() < at < word.end() for word in words)
 
     def _maximal(self) -> list[tuple[int, int]]:
         """From each start the longest run; those in another left out."""
@@ -202,10 +251,12 @@ CASES = st.one_of(
 )
 
 
-def check(documents: list[str], text: str, tokenizer: Tokenizer, merging: str) -> None:
-    slow = Slow(text, documents, tokenizer, merging)
+def check(
+    documents: list[str], text: str, tokenizer: Tokenizer, merging: str, mode: str = "mixed"
+) -> None:
+    slow = Slow(text, documents, tokenizer, merging, mode)
     index = index_of(documents, tokenizer)
-    found = trace(text, index, TraceSettings(docs_per_span=len(documents), merging=merging), "g")
+    found = trace(text, index, TraceSettings(len(documents), merging, mode=mode), "g")
     check_spans(slow, found)
     check_matches(slow, found)
     check_summary(slow, found)
@@ -226,14 +277,15 @@ def check_spans(slow: Slow, found: Trace) -> None:
             for document in slow.corpus
             for i in range(len(document))
         )
-        assert span.n_occurrences == occurrences
+        by_characters = slow.mode == "mixed" and key == slow.everything
+        assert span.n_occurrences == (slow.n_whole if by_characters else occurrences)
         if not span.dropped:
             assert (span.n_documents, span.documents_exact) == (len(slow.holders(*key)), True)
 
 
 def check_matches(slow: Slow, found: Trace) -> None:
     span_of = {span.span: span for span in found.spans}
-    of_kept = [m for m in found.matches if m.span >= 0 and not span_of[m.span].dropped]
+    of_kept = [m for m in found.matches if not span_of[m.span].dropped]
     assert sorted((m.span, m.document) for m in of_kept) == sorted(
         (span.span, document)
         for span in found.spans
@@ -244,16 +296,13 @@ def check_matches(slow: Slow, found: Trace) -> None:
         slow.check_window(match)
         assert match.recall == recall(slow.stripped, match.window)
         shown = match.window[match.window_char_start : match.window_char_stop]
-        if match.span >= 0:
-            span = span_of[match.span]
-            tokens = slow.corpus[match.document][match.offset :][: span.length]
-            assert tokens == slow.ids[span.start : span.stop]
-            assert shown == span.text
-        else:
-            assert shown == slow.stripped
-            assert match.tier == "full_raw"
-        if match.tier == "full_raw" or len(slow.stripped.split()) >= 3:
-            assert (match.tier == "full_raw") == (match.document in slow.whole)
+        span = span_of[match.span]
+        assert shown == span.text
+        tokens = slow.corpus[match.document][match.offset :][: span.length]
+        if tokens != slow.ids[span.start : span.stop]:  # found by its characters
+            assert (span.start, span.stop) == slow.everything
+            assert slow.mode == "mixed"
+        assert (match.tier == "full_raw") == (match.document in slow.whole)
         if match.tier == "full_normalized":
             assert normalize(slow.stripped) in normalize(match.window)
     paired = [(span_of[m.span].segment, m.document) for m in found.matches if m.pair]
@@ -279,15 +328,13 @@ def check_summary(slow: Slow, found: Trace) -> None:
     assert summary.recall_sum == pytest.approx(sum(m.recall for m in found.matches if m.pair))
     assert summary.recall_max == max((m.recall for m in found.matches), default=0.0)
     assert not (summary.full_raw and summary.full_normalized)
-    if len(slow.stripped.split()) >= 3:
-        assert summary.full_raw == bool(slow.whole)
-        if summary.whole_exact:
-            assert summary.n_whole == slow.n_whole
-            assert summary.n_whole_documents == len(slow.whole)
-    elif summary.full_raw:  # one or two words: a lower bound, see propme.index.text_search
-        assert slow.whole
-    if summary.n_whole:
-        assert summary.full_raw
+    assert summary.whole_exact
+    assert summary.n_whole == slow.n_whole
+    assert summary.n_whole_documents == len(slow.whole)
+    fetched = {document for _, document in slow.pairs}
+    assert summary.full_raw == bool(slow.whole if slow.mode == "mixed" else slow.whole & fetched)
+    if slow.mode == "text":
+        return
     if all(len(document) <= 5 * len(slow.ids) for document in slow.corpus):
         # Windows are whole documents, so nothing hangs on which occurrence was drawn.
         if len(slow.spans) <= 8 and (summary.full_raw or not slow.whole):
@@ -299,16 +346,71 @@ def check_summary(slow: Slow, found: Trace) -> None:
             assert summary.recall_max == best
 
 
+RULES = st.sampled_from(["verified", "overlap"])
+
+
 @settings(max_examples=500, deadline=None)
-@given(CASES, st.sampled_from(["verified", "overlap"]))
+@given(CASES, RULES)
 def test_bytes(case: tuple[list[str], str], merging: str) -> None:
     check(*case, BYTES, merging)
 
 
 @settings(max_examples=800, deadline=None)
-@given(CASES, st.sampled_from(["verified", "overlap"]))
+@given(CASES, RULES)
 def test_subwords(case: tuple[list[str], str], merging: str) -> None:
     check(*case, BPE, merging)
+
+
+@settings(max_examples=500, deadline=None)
+@given(CASES, RULES, st.sampled_from([BYTES, BPE]))
+def test_mode_text(case: tuple[list[str], str], merging: str, tokenizer: Tokenizer) -> None:
+    check(*case, tokenizer, merging, "text")
+
+
+@settings(max_examples=500, deadline=None)
+@given(CASES)
+def test_the_tiers_are_those_of_a_byte_index(case: tuple[list[str], str]) -> None:
+    """However the corpus splits a generation's first and last word."""
+    documents, text = case
+    everything = TraceSettings(len(documents))
+    by_bytes, by_words = (trace(text, index_of(documents, t), everything) for t in (BYTES, BPE))
+    for name in ("full_raw", "n_whole", "n_whole_documents", "whole_exact"):
+        assert getattr(by_bytes.summary, name) == getattr(by_words.summary, name), name
+    if by_bytes.summary.full_raw:
+        assert by_words.summary.longest_segment == by_words.summary.n_tokens
+        tiers = [{(m.document, m.tier) for m in found.matches} for found in (by_bytes, by_words)]
+        assert tiers[0] == tiers[1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_on_disk_in_several_shards(engine: str, tmp_path: Path) -> None:
+    """The same trace as in the slow index, but for where the documents lie."""
+    n_shards = set()
+
+    @settings(max_examples=25 if engine == "mapped" else 10, deadline=None)
+    @given(CASES, RULES, st.sampled_from(["mixed", "text"]))
+    def check(case: tuple[list[str], str], merging: str, mode: str) -> None:
+        documents, text = case
+        records = [Document(f"d{n}", document) for n, document in enumerate(documents)]
+        everything = TraceSettings(len(documents), merging, mode=mode)
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            path = build_index(records, BPE, Path(folder) / "index", 16)
+            n_shards.add(len(list((path / "shards").glob("offset.*"))))
+            found = trace(text, open_index(path, engine), everything, "g")
+        expected = trace(text, index_of(documents, BPE), everything, "g")
+        assert found.spans == expected.spans
+        # Which of several occurrences in a document is shown hangs on their order in the index.
+        shown = {"recall_sum": 0.0, "recall_max": 0.0, "full_normalized": False}
+        assert replace(found.summary, **shown) == replace(expected.summary, **shown)
+
+        def fetched(traced: Trace) -> list[tuple[Any, ...]]:
+            matches = (m for m in traced.matches if not traced.spans[m.span].dropped)
+            return sorted((m.span, m.document_id, m.tier == "full_raw") for m in matches)
+
+        assert fetched(found) == fetched(expected)
+
+    check()
+    assert max(n_shards) > 2
 
 
 # --- what may be chosen ---------------------------------------------------------------------------
@@ -325,10 +427,6 @@ def test_docs_per_span_changes_documents_only(
     all_of_them = trace(text, index, TraceSettings(99, seed=seed), "g")
     assert few.spans == all_of_them.spans
     fetched = {"n_pairs", "recall_sum", "recall_max", "full_normalized"}
-    if len(text.split()) < 3:
-        # Inside other words so short a text is seen only in the documents that are fetched.
-        fetched.add("full_raw")
-        assert few.summary.full_raw <= all_of_them.summary.full_raw
     for name in tables.TABLES["traces"].columns:
         if name not in fetched:
             assert getattr(few.summary, name) == getattr(all_of_them.summary, name), name
@@ -364,7 +462,9 @@ def test_settings_are_checked() -> None:
     for wrong in (0, -1):
         with pytest.raises(ParameterError, match=f"docs_per_span must be >= 1, not {wrong}"):
             TraceSettings(docs_per_span=wrong)
-    assert TraceSettings() == TraceSettings(docs_per_span=10, merging="verified", seed=0)
+    with pytest.raises(ParameterError, match="mode 'prose' is unknown; it is one of mixed, text"):
+        TraceSettings(mode="prose")
+    assert TraceSettings() == TraceSettings(10, merging="verified", seed=0, mode="mixed")
 
 
 # --- hand-worked ----------------------------------------------------------------------------------
@@ -418,6 +518,23 @@ def test_other_case_or_punctuation_is_partial() -> None:
         assert {m.tier for m in found.matches} == {"partial"}
 
 
+def test_a_word_that_the_corpus_splits_into_many_tokens_is_shown_whole() -> None:
+    """One token alone; behind an x, which takes its first letter, a token a letter."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    joined = ["xa", *("abcdefgh"[:n] for n in range(2, 9))]
+    vocabulary = {token: number for number, token in enumerate([*alphabet, *joined])}
+    backend = Backend(models.BPE(vocabulary, [(token[:-1], token[-1]) for token in joined]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(backend)
+    text, document = "abcdefgh", "zz qq " * 5 + "xabcdefghy" + " zz qq" * 5
+    assert len(tokenizer.encode(text)) == 1
+    found = trace(text, index_of([document], tokenizer))
+    (match,) = found.matches
+    assert match.window[match.window_char_start : match.window_char_stop] == text
+    assert (match.tier, found.summary.longest_segment) == ("full_raw", 1)
+
+
 @pytest.mark.parametrize("text", ["", " \n\t", "xyz", "\r\n"])
 def test_a_generation_without_a_span_has_a_row(text: str) -> None:
     found = trace(text, index_of(["a bb ccc"], BPE), generation_id="g")
@@ -436,12 +553,14 @@ GLUED = byte_tokenizer(["ab cd ef", "xab cd efy"] * 9, 40)
 
 
 def test_a_generation_of_words_cut_elsewhere_is_found_whole() -> None:
-    """No span is long enough, and the look-up of the whole as characters finds it all the same."""
+    """By its tokens alone no span of it would be long enough."""
     found = trace(" ab cd ef", index_of(["zz q xab cd efy zz"], GLUED))
-    assert found.summary.n_kept == 0
+    (span,) = found.spans
+    assert (span.text, span.length, span.dropped) == ("ab cd ef", found.summary.n_tokens, "")
+    assert found.summary.longest_segment == found.summary.n_tokens
     assert found.summary.full_raw
     (match,) = found.matches
-    assert (match.span, match.tier, match.pair) == (-1, "full_raw", False)
+    assert (match.span, match.tier, match.pair, match.recall) == (0, "full_raw", True, 0.0)
     assert match.window[match.window_char_start : match.window_char_stop] == "ab cd ef"
 
 
@@ -449,28 +568,18 @@ def test_documents_found_by_the_whole_are_distinct_and_limited_too() -> None:
     index = index_of(["xab cd efy xab cd efy"] * 15, GLUED)
     found = trace("ab cd ef", index, TraceSettings(docs_per_span=4))
     assert (found.summary.n_whole, found.summary.n_whole_documents) == (30, 15)
-    assert [m.span for m in found.matches] == [-1] * 4
-    assert len({m.document for m in found.matches}) == 4
+    (span,) = found.spans
+    assert (span.n_occurrences, span.n_documents, span.documents_exact) == (30, 15, True)
+    assert len({m.document for m in found.matches}) == len(found.matches) == 4
     found = trace("ab cd ef", index, TraceSettings(docs_per_span=20))
     assert sorted(m.document for m in found.matches) == list(range(15))
 
 
-def test_a_document_that_holds_the_whole_elsewhere_is_full_raw() -> None:
-    """The span may be drawn far from where the document holds the whole generation."""
-    index = index_of([f"xab mnop efy {'z' * 90} mnop {'z' * 90}"], GLUED)
-    windows = set()
-    for seed in range(20):
-        found = trace("ab mnop ef", index, TraceSettings(seed=seed))
-        (match,) = found.matches
-        assert (match.span, match.tier) == (found.spans[match.span].span, "full_raw")
-        windows.add("xab" in match.window)
-    assert windows == {True, False}
-
-
-def test_a_generation_that_stands_whole_is_not_full_normalized_as_well() -> None:
-    found = trace("ab mnop ef", index_of(["xab mnop efy", "ab  mnop  ef"], GLUED))
-    assert [m.tier for m in found.matches] == ["full_raw", "full_normalized"]
-    assert (found.summary.full_raw, found.summary.full_normalized) == (True, False)
+def test_in_mode_text_a_generation_of_words_cut_elsewhere_is_not_looked_for() -> None:
+    settings_ = TraceSettings(mode="text")
+    found = trace(" ab cd ef", index_of(["zz q xab cd efy zz"], GLUED), settings_)
+    assert [span.text for span in found.spans if not span.dropped] == [" cd"]
+    assert found.summary.n_whole == 1
 
 
 def test_the_longest_spans_lead_to_the_document_that_holds_it_normalized() -> None:
@@ -510,6 +619,109 @@ def test_degenerate_generations_are_marked() -> None:
     index = index_of(["0" * 40], BYTES)
     assert trace("0" * 600, index).summary.degenerate
     assert not trace(VERSE, index).summary.degenerate
+
+
+SENTENCE = "Havet var vidt, og den gamle mand sad ned. "
+CODE = "def add(a, b):\n\treturn a + b\n\n\nif x:\n\t\tadd(1, 2)\n"
+
+
+@pytest.mark.parametrize("tokenizer", [BYTES, BPE])
+@pytest.mark.parametrize(
+    ("document", "text", "kept", "tier"),
+    [
+        ("qq abcdefgh qq", "abcdefgh xyz", "abcdefgh ", ""),  # at the very start
+        ("qq abcdefgh qq", "xyz abcdefgh", " abcdefgh", ""),  # at the very end
+        ("qq\nabcdefgh qq", "xyz\nabcdefgh", "\nabcdefgh", ""),  # after a newline
+        ("zz", "z", "z", "full_raw"),  # one token
+        ("Så gik de 🎉🎊 hjem til åen", "de 🎉🎊 hjem", "de 🎉🎊 hjem", "full_raw"),
+        (CODE, CODE[4:-1], CODE[4:-1], "full_raw"),
+        (CODE, CODE.replace("\t", "    "), None, "full_normalized"),
+        ("to linjer\r\nog fire ord", "to linjer\nog fire ord", None, "full_normalized"),
+        ("to linjer\nog fire ord", "to linjer\r\nog fire ord", None, "full_normalized"),
+        (
+            "caf\u00e9 p\u00e5 hj\u00f8rnet",
+            "cafe\u0301 pa\u030a hj\u00f8rnet",
+            None,
+            "full_normalized",
+        ),
+        (
+            "cafe\u0301 pa\u030a hj\u00f8rnet",
+            "caf\u00e9 p\u00e5 hj\u00f8rnet",
+            None,
+            "full_normalized",
+        ),
+    ],
+)
+def test_hand_worked(
+    document: str, text: str, kept: str | None, tier: str, tokenizer: Tokenizer
+) -> None:
+    found = trace(text, index_of(["noget andet", document], tokenizer))
+    assert found.summary.full_raw == (tier == "full_raw")
+    assert found.summary.full_normalized == (tier == "full_normalized")
+    if kept is not None:
+        (span,) = (span for span in found.spans if not span.dropped)
+        # Subwords may be split otherwise at the edges.
+        same = span.text.strip() == kept.strip()
+        assert same if tokenizer is BYTES or tier else span.text.strip() in kept
+        assert {match.document for match in found.matches} == {1}
+
+
+def test_a_sentence_five_hundred_times(tmp_path: Path) -> None:
+    """The corpus has it three times over: the maximal spans are all windows of that length."""
+    records = [Document("d0", "x" + SENTENCE * 3 + "x")]
+    index = open_index(build_index(records, Tokenizer.load("bytes"), tmp_path / "index"))
+    found = trace(SENTENCE * 500, index)
+    period, length = len(SENTENCE), 3 * len(SENTENCE)
+    assert [span.start for span in found.spans] == [n * period for n in range(498)]
+    # The last ends with the generation, whose last space is left out.
+    assert {span.length for span in found.spans[:-1]} == {length}
+    assert found.summary.longest_segment == length
+    assert all(span.n_documents == 1 for span in found.spans if not span.dropped)
+    overlapping = trace(SENTENCE * 500, index, TraceSettings(merging="overlap"))
+    assert overlapping.summary.longest_segment == overlapping.summary.n_tokens
+
+
+def test_ten_thousand_tokens(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    text = "".join(chance.choices("abcdefgh  \n", k=10_000)).strip()
+    records = [Document("d0", f"x {text} x"), Document("d1", text[2_000:7_000])]
+    index = open_index(build_index(records, Tokenizer.load("bytes"), tmp_path / "index"))
+    whole = trace(text, index)
+    assert whole.summary.full_raw
+    assert (whole.summary.longest_segment, whole.summary.recall_max) == (len(text), 1.0)
+    half = trace(text[:5_000] + "q" + text[5_000:], index)
+    assert [(s.start, s.stop) for s in half.spans if s.length > 4_000] == [
+        (0, 5_000),
+        (5_001, len(text) + 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "kept"),
+    [
+        # A run over two sentences is two spans, each with its sign.
+        ("Han kom. Hun gik hjem. Ja", "Han kom. Hun gik hjem", ["Han kom.", " Hun gik hjem"]),
+        # A run that ends inside a word is cut back to the one before.
+        ("den gamle mand sad", "den gamle mandag", ["den gamle"]),
+        ("den gamle mand sad", "xden gamle mand", [" gamle mand"]),
+        # An apostrophe inside a word is of it.
+        ("it isn so", "it isn't", ["it"]),
+        ("it isn't so", "it isn't", ["it isn't"]),
+        # What stands before a word's sign is none of the span's business.
+        ("one, two", "one, two!", ["one, two"]),
+        ("a\nb c d", "a\nb c d", ["a\n", "b c d"]),
+        ("naive cafe s", "naive cafe\u0301", ["naive"]),  # a mark goes on with its letter
+        ("...", "...", []),
+    ],
+)
+def test_hand_worked_in_mode_text(document: str, text: str, kept: list[str]) -> None:
+    settings_ = TraceSettings(mode="text")
+    # So many tokens of which none occurs that rarity keeps every span.
+    text += " " + "Z" * 200
+    found = trace(text, index_of([document], BYTES), settings_)
+    assert [span.text.strip(" ") for span in found.spans if not span.dropped] == [
+        one.strip(" ") for one in kept
+    ]
 
 
 # --- many -----------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from propme.index.protocol import Occurrences, Position, Runs
+from propme.index.protocol import Occurrences, Places, Position, Runs
 from propme.index.tokenizer import Tokenizer
 
 
@@ -77,10 +78,19 @@ class BruteForceIndex:
         ]
         return np.array(kept, np.int64).reshape(-1, 2)
 
+    def find_runs(self, ids: Sequence[int], runs: Runs) -> list[Occurrences]:
+        """Where ``ids[start:stop]`` occurs, for each row of `maximal_runs`."""
+        return [self.find(ids[start:stop]) for start, stop in runs.tolist()]
+
     def locate(self, occurrences: Occurrences, number: int) -> Position:
         """The ``number``-th of the occurrences, in the order of the suffixes."""
         ((_, low, high),) = occurrences.ranges
         return self._suffixes[range(low, high)[number]]
+
+    def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
+        """Several of them, in the order asked for; shape (n, 3)."""
+        located = [astuple(self.locate(occurrences, number)) for number in numbers]
+        return np.array(located, np.int64).reshape(-1, 3)
 
     def document_length(self, shard: int, document: int) -> int:
         """Tokens of a document."""

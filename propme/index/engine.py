@@ -57,6 +57,10 @@ class EngineIndex(MappedIndex):
             tuple((n, lo, hi) for n, (lo, hi) in enumerate(answer["segment_by_shard"]) if lo < hi)
         )
 
+    def find_runs(self, ids: Sequence[int], runs: Runs) -> list[Occurrences]:
+        """Where ``ids[start:stop]`` occurs, for each row of `maximal_runs`."""
+        return [self.find(ids[start:stop]) for start, stop in runs.tolist()]
+
     def longest_match(self, ids: Sequence[int], start: int) -> int:
         """Length of the longest run ``ids[start : start + n]`` that occurs in one document."""
         low, high = 0, min(len(ids) - start, LONGEST_QUERY)

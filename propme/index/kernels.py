@@ -205,9 +205,18 @@ def first_disorder_among(tokens, table, width, ranks, most):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def positions(tokens, table, width, low, high):  # type: ignore[no-untyped-def]
-    """Token positions that the suffix array holds at ranks ``[low, high)``."""
-    found = np.empty(high - low, np.int64)
-    for i in range(high - low):
-        found[i] = _position(table, width, low + i, tokens.itemsize, tokens.size)
+def rank_ranges(tokens, table, width, query, runs):  # type: ignore[no-untyped-def]
+    """`rank_range` of query[start:stop] for each row (start, stop) of ``runs``; the same shape."""
+    found = np.empty_like(runs)
+    for i in range(runs.shape[0]):
+        found[i] = rank_range(tokens, table, width, query, runs[i, 0], runs[i, 1])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def positions(tokens, table, width, ranks):  # type: ignore[no-untyped-def]
+    """Token positions that the suffix array holds at some ranks."""
+    found = np.empty(ranks.size, np.int64)
+    for i in range(ranks.size):
+        found[i] = _position(table, width, ranks[i], tokens.itemsize, tokens.size)
     return found

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from propme.errors import BrokenIndexError
 from propme.index import kernels, layout
-from propme.index.protocol import Occurrences, Position, Runs
+from propme.index.protocol import Occurrences, Places, Position, Runs
 from propme.index.tokenizer import Tokenizer
 
 
@@ -51,11 +51,12 @@ class Shard:
         stop = self.tokens.size if last else int(self.offsets[document + 1]) // self.itemsize
         return start, stop
 
-    def document_of(self, token: int) -> tuple[int, int]:
-        """Document that holds a token of the shard, and the token's number in it."""
-        after = np.searchsorted(self.offsets, np.uint64(token * self.itemsize), side="right")
-        document = int(after) - 1
-        return document, token - self.document_bounds(document)[0]
+    def places(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Document and number in it of the tokens at some ranks of the suffix array: (n, 2)."""
+        pointers = kernels.positions(self.tokens, self.table, self.width, ranks) * self.itemsize
+        documents = np.searchsorted(self.offsets, pointers.astype(np.uint64), side="right") - 1
+        first = self.offsets[documents].astype(np.int64) + self.itemsize
+        return np.stack([documents, (pointers - first) // self.itemsize], axis=1)
 
     @property
     def metadata_lines(self) -> int:
@@ -124,7 +125,7 @@ class MappedIndex:
         """Tokens in the index, separators left out."""
         return sum(shard.tokens.size for shard in self._shards) - self.n_documents
 
-    def _keys(self, ids: Sequence[int]) -> kernels.U32:
+    def _keys(self, ids: npt.ArrayLike) -> kernels.U32:
         return kernels.keys(np.asarray(ids, dtype=np.uint32), self._shards[0].itemsize)
 
     def _is_searchable(self, ids: Sequence[int]) -> bool:
@@ -168,17 +169,35 @@ class MappedIndex:
         n = kernels.maximal_runs(shard.tokens, shard.table, shard.width, query, starts, stops)
         return np.stack([starts[:n], stops[:n]], axis=1)
 
+    def find_runs(self, ids: Sequence[int], runs: Runs) -> list[Occurrences]:
+        """Where ``ids[start:stop]`` occurs, for each row of `maximal_runs`."""
+        # An id that no token type holds is in no run, and may be looked up as any other.
+        query = self._keys(np.minimum(np.asarray(ids, np.int64), self._separator))
+        found: list[list[tuple[int, int, int]]] = [[] for _ in runs]
+        for n, shard in enumerate(self._shards):
+            ranks = kernels.rank_ranges(shard.tokens, shard.table, shard.width, query, runs)
+            for ranges, (lo, hi) in zip(found, ranks.tolist(), strict=True):
+                if lo < hi:
+                    ranges.append((n, lo, hi))
+        return [Occurrences(tuple(ranges)) for ranges in found]
+
     def locate(self, occurrences: Occurrences, number: int) -> Position:
         """The ``number``-th of the occurrences, in the order of the index."""
-        if number < 0:
-            raise IndexError(f"occurrence {number} of {occurrences.count}")
-        for shard_number, lo, hi in occurrences.ranges:
-            if number < hi - lo:
-                shard, rank = self._shards[shard_number], lo + number
-                (token,) = kernels.positions(shard.tokens, shard.table, shard.width, rank, rank + 1)
-                return Position(shard_number, *shard.document_of(int(token)))
-            number -= hi - lo
-        raise IndexError(f"no such occurrence among {occurrences.count}")
+        return Position(*self.locate_all(occurrences, [number])[0].tolist())
+
+    def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
+        """Several of them, in the order asked for; shape (n, 3)."""
+        wanted = np.asarray(numbers, np.int64)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < occurrences.count:
+            raise IndexError(f"no such occurrence among {occurrences.count}: {numbers}")
+        found = np.empty((wanted.size, 3), np.int64)
+        before = 0
+        for shard, lo, hi in occurrences.ranges:
+            here = (wanted >= before) & (wanted < before + hi - lo)
+            found[here, 0] = shard
+            found[here, 1:] = self._shards[shard].places(wanted[here] - before + lo)
+            before += hi - lo
+        return found
 
     def document_length(self, shard: int, document: int) -> int:
         """Tokens of a document."""

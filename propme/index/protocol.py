@@ -12,6 +12,7 @@ import numpy.typing as npt
 from propme.index.tokenizer import Tokenizer
 
 Runs = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,20 @@ class Index(Protocol):
             ``[start, stop)`` of each, both columns strictly increasing.
         """
 
+    def find_runs(self, ids: Sequence[int], runs: Runs) -> list[Occurrences]:
+        """Where ``ids[start:stop]`` occurs, for each row of `maximal_runs`."""
+
     def locate(self, occurrences: Occurrences, number: int) -> Position:
         """The ``number``-th of the occurrences, in the order of the index."""
+
+    def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
+        """Several of them, in the order asked for.
+
+        Returns
+        -------
+        array of int64, shape (n, 3)
+            The fields of a `Position` in each row.
+        """
 
     def document_length(self, shard: int, document: int) -> int:
         """Tokens of a document."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 
 from propme.errors import InputError
-from propme.index.word_boundaries import cuts_of
+from propme.index.word_boundaries import Cuts, cuts_of
 
 #: Name of the tokenizer that is none, and what stands in its file.
 BYTES = "bytes"
@@ -92,13 +92,16 @@ class Tokenizer:
         batch = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in batch]
 
+    @cached_property
+    def _cuts(self) -> Cuts | None:
+        return cuts_of(json.loads(self._backend.to_str()))
+
     def bytes_encoder(self, dtype: np.dtype[Any]) -> Callable[[Sequence[str]], list[bytes]]:
         """A function that encodes texts as the bytes of arrays of tokens, for much text."""
         from propme.index.word_cache import WordCache
 
-        cuts = cuts_of(json.loads(self._backend.to_str()))
-        if cuts:
-            return WordCache(self, cuts, dtype).encode
+        if self._cuts:
+            return WordCache(self, self._cuts, dtype).encode
         return lambda texts: [np.array(ids, dtype).tobytes() for ids in self.encode_batch(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -129,6 +132,29 @@ class Tokenizer:
         """Tokens that stand for one byte, where characters may be spelt in bytes, as in Llama 2."""
         tokens = ((self._backend.token_to_id(f"<0x{byte:02X}>"), byte) for byte in range(256))
         return {token: byte for token, byte in tokens if token is not None}
+
+    @cached_property
+    def token_bytes(self) -> tuple[bytes, ...] | None:
+        """What each token adds to a text, in UTF-8, by id; ``None`` if that hangs on other tokens.
+
+        Spaces that decoding takes off the beginning of a text are left in.
+        """
+        spell = _speller(self._backend.decoder)
+        tokens = (self._backend.id_to_token(token) for token in range(self.vocabulary_size))
+        return None if spell is None else tuple(spell(token or "") for token in tokens)
+
+    def bytes_of(self, ids: Sequence[int]) -> bytes:
+        """What tokens add to a text, in UTF-8; only where `token_bytes` is known."""
+        spelt = self.token_bytes
+        if spelt is None:
+            raise TypeError("this tokenizer's tokens do not spell a text one by one")
+        return b"".join(map(spelt.__getitem__, ids))
+
+    def decode_inside(self, ids: Sequence[int]) -> str:
+        """Text of tokens as they stand inside a text: a space that they begin with stays."""
+        if self.token_bytes is None:
+            return self.decode(ids)
+        return self.bytes_of(ids).decode("utf-8", "replace")
 
     def joins(self, sign: str, space: str) -> bool:
         """Whether some token holds a sign, or the last of its bytes, and white space after it."""
@@ -186,6 +212,60 @@ class ByteTokenizer(Tokenizer):
         """Text of bytes. A character cut in two at an end shows as U+FFFD."""
         return bytes(ids).decode("utf-8", errors="replace")
 
+    @cached_property
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Every byte is itself."""
+        return tuple(bytes([byte]) for byte in range(self.vocabulary_size))
+
     def joins(self, sign: str, space: str) -> bool:
         """No byte holds two characters."""
         return False
+
+
+def _speller(decoder: Any) -> Callable[[str], bytes] | None:
+    """A function that gives a token's bytes, of a decoder that puts them one behind the other."""
+    if decoder is None:
+        return None
+    # The state is what is pickled; out of the text of the whole tokenizer it would take longer.
+    state: dict[str, Any] = json.loads(decoder.__getstate__())
+    parts: list[dict[str, Any]] = state.get("decoders", [state])
+    kinds = [part["type"] for part in parts]
+    if kinds == ["ByteLevel"]:
+        return _spell_signs
+    if kinds == ["Metaspace"]:
+        marker = parts[0]["replacement"]
+        return lambda token: token.replace(marker, " ").encode()
+    # Spaces are stripped off a text as a whole, for it is fused by then.
+    strips = all(part["type"] == "Strip" and part["content"] == " " for part in parts[3:])
+    if kinds[:3] == ["Replace", "ByteFallback", "Fuse"] and strips:
+        pattern, content = parts[0]["pattern"], parts[0]["content"]
+        if "String" in pattern:
+            return partial(_spell_with_bytes, pattern["String"], content)
+    return None
+
+
+def _spell_with_bytes(marker: str, content: str, token: str) -> bytes:
+    if re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):
+        return bytes.fromhex(token[3:5])
+    return token.replace(marker, content).encode()
+
+
+def _byte_signs() -> dict[int, int]:
+    """For each character the byte that it stands for in byte-level tokens, or one too high."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in plain]
+    return {
+        **dict.fromkeys(others, 0x100),
+        **{byte: byte for byte in plain},
+        **{0x100 + n: byte for n, byte in enumerate(others)},
+    }
+
+
+_BYTE_SIGNS = _byte_signs()
+
+
+def _spell_signs(token: str) -> bytes:
+    try:
+        return token.translate(_BYTE_SIGNS).encode("latin-1")
+    except UnicodeEncodeError:  # an added token, which is written as it is
+        return token.encode()

@@ -1,5 +1,25 @@
 """Stage 3: what of a generation stands verbatim in the training corpus, and where."""
 
-from propme.simpletrace.trace import Tracer, TraceSettings, trace, trace_all
+from propme.simpletrace.batch import (
+    IndexAddress,
+    Workers,
+    collect,
+    read_parts,
+    trace_all,
+    trace_into,
+    trace_table,
+)
+from propme.simpletrace.trace import Tracer, TraceSettings, trace
 
-__all__ = ["TraceSettings", "Tracer", "trace", "trace_all"]
+__all__ = [
+    "IndexAddress",
+    "TraceSettings",
+    "Tracer",
+    "Workers",
+    "collect",
+    "read_parts",
+    "trace",
+    "trace_all",
+    "trace_into",
+    "trace_table",
+]

@@ -18,9 +18,18 @@ class UnigramModel:
         with np.errstate(divide="ignore"):
             self._log_probability: npt.NDArray[np.float64] = np.log(counts / counts.sum())
 
-    def log_probability(self, ids: Sequence[int]) -> float:
-        """Sum of the logs. A product of frequencies would underflow to 0 at about 80 tokens."""
-        return float(self._log_probability[list(ids)].sum())
+    def log_probabilities(
+        self, ids: Sequence[int], spans: Sequence[tuple[int, int]]
+    ) -> list[float]:
+        """Sum of the logs of ``ids[start:stop]``, for each span.
+
+        A product of frequencies would underflow to 0 at about 80 tokens.
+        """
+        if not spans:
+            return []
+        logs = np.append(self._log_probability[np.asarray(ids, np.int64)], 0.0)
+        sums: list[float] = np.add.reduceat(logs, np.ravel(spans))[::2].tolist()
+        return sums
 
 
 def number_kept(n_tokens: int) -> int:

@@ -1,21 +1,21 @@
-"""SimpleTrace: spans, rarity, documents and merging composed, for one generation and for many."""
+"""SimpleTrace: spans, rarity, documents and merging composed, for one generation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
+import numpy as np
 
-from propme import tables
 from propme.degenerate import is_degenerate, zlib_ratio
-from propme.errors import ParameterError
+from propme.errors import BrokenIndexError, ParameterError
 from propme.index.protocol import Index, Position
 from propme.index.text_search import TextOccurrences, find_text
-from propme.near_verbatim import normalize_words, recall_words
-from propme.progress import track
-from propme.records import Generation, Match, Span, Trace, TraceSummary, metadata_field
+from propme.near_verbatim import Reference
+from propme.records import Match, Span, Trace, TraceSummary, metadata_field
 from propme.simpletrace import documents, merging, rarity, spans
+from propme.simpletrace.documents import Hits
+from propme.simpletrace.spans import TracedText
 
 #: Longest spans through which documents are looked for that hold the generation normalised.
 NORMALIZED_ANCHORS = 8
@@ -33,16 +33,20 @@ class TraceSettings:
         How overlapping spans become segments, see `propme.simpletrace.merging`.
     seed : int
         Decides which documents are fetched where there are more.
+    mode : str
+        What counts as a span, see `propme.simpletrace.spans`.
     """
 
     docs_per_span: int = 10
     merging: str = "verified"
     seed: int = 0
+    mode: str = "mixed"
 
     def __post_init__(self) -> None:
         if self.docs_per_span < 1:
             raise ParameterError(f"docs_per_span must be >= 1, not {self.docs_per_span!r}")
         merging.require_rule(self.merging)
+        spans.require_mode(self.mode)
 
 
 class Tracer:
@@ -50,114 +54,115 @@ class Tracer:
 
     def __init__(self, index: Index, settings: TraceSettings | None = None) -> None:
         self._index = index
-        self._settings = settings or TraceSettings()
+        self.settings = settings or TraceSettings()
         self._unigrams = rarity.UnigramModel(index)
 
     def trace(self, text: str, generation_id: str = "") -> Trace:
         """Trace one generation; see `trace`."""
         traced = spans.tokenise(text, self._index)
-        whole = find_text(self._index, traced.stripped)
-        found = self._spans(traced, generation_id)
-        found, segments = self._merged(found, traced)
-        matches = self._matches(found, traced, whole, generation_id)
+        whole = find_text(self._index, traced.stripped, encoding=traced.encoding)
+        ranges, hits = self._passages(traced, whole)
+        found, segments = self._spans(ranges, hits, traced, generation_id)
+        matches = self._matches(found, hits, traced, whole, generation_id)
         summary = self._summary(generation_id, traced, whole, found, segments, matches)
         return Trace(summary, found, matches)
 
-    def _spans(self, traced: spans.TracedText, generation_id: str) -> tuple[Span, ...]:
-        """Steps 1 and 2: every maximal span, with the reason why some are dropped."""
-        found = [
-            self._span(traced, generation_id, number, start, stop)
-            for number, (start, stop) in enumerate(spans.maximal_spans(traced, self._index))
-        ]
-        candidates = [span for span in found if not span.dropped]
-        kept = rarity.rarest(
-            [(span.start, span.stop) for span in candidates],
-            [span.log_probability for span in candidates],
-            len(traced.ids),
-        )
-        common = {span.span for number, span in enumerate(candidates) if number not in kept}
-        marked = (replace(s, dropped="common") if s.span in common else s for s in found)
-        return tuple(s if s.dropped else self._with_documents_counted(s, traced) for s in marked)
-
-    def _with_documents_counted(self, span: Span, traced: spans.TracedText) -> Span:
-        occurrences = self._index.find(traced.ids[span.start : span.stop])
-        n_documents, exact = documents.count_documents(self._index, occurrences)
-        return replace(span, n_documents=n_documents, documents_exact=exact)
-
-    def _span(
-        self, traced: spans.TracedText, generation_id: str, number: int, start: int, stop: int
-    ) -> Span:
-        char_start, char_stop = traced.characters(start, stop)
-        occurrences = self._index.find(traced.ids[start:stop])
-        return Span(
-            generation_id=generation_id,
-            span=number,
-            start=start,
-            stop=stop,
-            char_start=char_start,
-            char_stop=char_stop,
-            text=traced.text[char_start:char_stop],
-            log_probability=self._unigrams.log_probability(traced.ids[start:stop]),
-            n_occurrences=occurrences.count,
-            n_documents=1,  # until those of the kept spans are counted
-            documents_exact=False,
-            dropped=spans.drop_reason(traced, start, stop),
-        )
-
-    def _merged(
-        self, found: Sequence[Span], traced: spans.TracedText
+    def _spans(
+        self,
+        ranges: Sequence[tuple[int, int, str]],
+        hits: Sequence[Hits],
+        traced: TracedText,
+        generation_id: str,
     ) -> tuple[tuple[Span, ...], list[tuple[int, int]]]:
-        """Step 4: the spans with their segment, and the segments."""
-        kept = [span for span in found if not span.dropped]
+        """Steps 2 and 4: every span, with why some are dropped; and the segments of the kept."""
+        runs = [(start, stop) for start, stop, _ in ranges]
+        sums = self._unigrams.log_probabilities(traced.ids, runs)
+        candidates = [number for number, (_, _, reason) in enumerate(ranges) if not reason]
+        rare = rarity.rarest(
+            [runs[n] for n in candidates], [sums[n] for n in candidates], len(traced.ids)
+        )
+        kept = [n for place, n in enumerate(candidates) if place in rare]
         merged = merging.merge(
-            [(span.start, span.stop) for span in kept],
-            self._settings.merging,
+            [runs[n] for n in kept],
+            self.settings.merging,
             lambda start, stop: self._index.count(traced.ids[start:stop]) > 0,
         )
         segment_of = {
-            kept[member].span: number
-            for number, (_, members) in enumerate(merged)
-            for member in members
+            kept[member]: number for number, (_, members) in enumerate(merged) for member in members
         }
-        with_segment = tuple(replace(s, segment=segment_of.get(s.span)) for s in found)
-        return with_segment, [segment for segment, _ in merged]
+        found = []
+        for number, (start, stop, reason) in enumerate(ranges):
+            is_kept = number in segment_of
+            n_documents, exact = documents.count_documents(hits[number]) if is_kept else (1, False)
+            char_start, char_stop = traced.characters(start, stop)
+            found.append(
+                Span(
+                    generation_id=generation_id,
+                    span=number,
+                    start=start,
+                    stop=stop,
+                    char_start=char_start,
+                    char_stop=char_stop,
+                    text=traced.text[char_start:char_stop],
+                    log_probability=sums[number],
+                    n_occurrences=hits[number].count,
+                    n_documents=n_documents,
+                    documents_exact=exact,
+                    dropped="" if is_kept else reason or "common",
+                    segment=segment_of.get(number),
+                )
+            )
+        return tuple(found), [segment for segment, _ in merged]
+
+    def _passages(
+        self, traced: TracedText, whole: TextOccurrences
+    ) -> tuple[list[tuple[int, int, str]], list[Hits]]:
+        """Step 1: the spans of the mode, and where each stands."""
+        everything = [(0, len(traced.ids), "")]
+        if self.settings.mode == "mixed" and whole.positions:
+            # Also where the corpus splits its first or last word into other tokens.
+            by_tokens = Hits.of(self._index, self._index.find(traced.ids))
+            by_characters = Hits.of_text(whole)
+            # Of a text whose words stand very often, not every place is compared.
+            return everything, [max(by_tokens, by_characters, key=lambda hits: hits.count)]
+        runs = spans.maximal_spans(traced, self._index)
+        ranges = spans.in_mode(runs, traced, self.settings.mode)
+        rows = np.array([(start, stop) for start, stop, _ in ranges], np.int64).reshape(-1, 2)
+        found = self._index.find_runs(traced.ids, rows)
+        return ranges, [Hits.of(self._index, occurrences) for occurrences in found]
 
     def _matches(
         self,
         found: Sequence[Span],
-        traced: spans.TracedText,
+        hits: Sequence[Hits],
+        traced: TracedText,
         whole: TextOccurrences,
         generation_id: str,
     ) -> tuple[Match, ...]:
-        """Step 3: documents of the kept spans, and of the generation as a whole."""
+        """Step 3: documents of the kept spans."""
         describe = _MatchDescriber(self._index, traced, whole, generation_id)
-        kept = [span for span in found if not span.dropped]
-        matches = [
-            describe.match(span.span, position, span.length)
-            for span in kept
-            for position in self._documents(span, traced)
+        places = [
+            (span, position)
+            for span in found
+            if not span.dropped
+            for position in self._documents(span, hits)
         ]
-        matches = _with_pairs(matches, {span.span: span for span in kept})
-        if not any(match.tier == "full_raw" for match in matches):
-            matches += [
-                describe.whole_match(position)
-                for position in _one_a_document(whole.positions)[: self._settings.docs_per_span]
-            ]
-        if not any(match.tier != "partial" for match in matches):
-            matches += self._normalized_matches(found, traced, describe)
+        pairs = _pairs(places)
+        matches = [describe.match(*place, pair=n in pairs) for n, place in enumerate(places)]
+        if self.settings.mode == "mixed" and all(match.tier == "partial" for match in matches):
+            matches += self._normalized_matches(found, hits, describe)
         return tuple(matches)
 
-    def _documents(self, span: Span, traced: spans.TracedText) -> list[Position]:
+    def _documents(self, span: Span, hits: Sequence[Hits]) -> list[Position]:
         return documents.sample_documents(
-            self._index,
-            self._index.find(traced.ids[span.start : span.stop]),
-            self._settings.docs_per_span,
-            self._settings.seed,
+            hits[span.span],
+            self.settings.docs_per_span,
+            self.settings.seed,
             f"{span.generation_id}\0{span.start}\0{span.stop}",
         )
 
     def _normalized_matches(
-        self, found: Sequence[Span], traced: spans.TracedText, describe: _MatchDescriber
+        self, found: Sequence[Span], hits: Sequence[Hits], describe: _MatchDescriber
     ) -> list[Match]:
         """Matches of dropped spans that hold the whole generation once both are normalised.
 
@@ -165,18 +170,18 @@ class Tracer:
         span, so the longest serve as anchors.
         """
         order = sorted(found, key=lambda s: (-s.length, s.log_probability, s.start))
-        matches = (
-            describe.match(span.span, position, span.length)
+        places = (
+            (span, position)
             for span in order[:NORMALIZED_ANCHORS]
             if span.dropped
-            for position in self._documents(span, traced)
+            for position in self._documents(span, hits)
         )
-        return [match for match in matches if match.tier != "partial"]
+        return [describe.match(*place) for place in places if describe.holds_normalized(*place)]
 
     def _summary(
         self,
         generation_id: str,
-        traced: spans.TracedText,
+        traced: TracedText,
         whole: TextOccurrences,
         found: Sequence[Span],
         segments: Sequence[tuple[int, int]],
@@ -202,7 +207,8 @@ class Tracer:
             recall_max=max((match.recall for match in matches), default=0.0),
             zlib_ratio=zlib_ratio(traced.text),
             degenerate=is_degenerate(traced.text),
-            merging=self._settings.merging,
+            merging=self.settings.merging,
+            mode=self.settings.mode,
         )
 
 
@@ -210,35 +216,20 @@ class _MatchDescriber:
     """Turns a position in a document into a `Match` of one generation."""
 
     def __init__(
-        self, index: Index, traced: spans.TracedText, whole: TextOccurrences, generation_id: str
+        self, index: Index, traced: TracedText, whole: TextOccurrences, generation_id: str
     ) -> None:
         self._index, self._traced, self._generation_id = index, traced, generation_id
         self._whole_documents = whole.documents
-        self._normalized = documents.normalize(traced.stripped)
-        self._words = normalize_words(traced.stripped)
+        self._wanted = documents.Wanted(traced.stripped)
+        self._reference = Reference(traced.stripped)
 
-    def match(self, span: int, position: Position, length: int) -> Match:
+    def match(self, span: Span, position: Position, *, pair: bool = False) -> Match:
         """A span found at a position."""
-        return self._match(span, self._window(position, length))
-
-    def whole_match(self, position: Position) -> Match:
-        """The generation found as characters, around a position somewhere in it."""
-        window = self._window(position, len(self._traced.ids))
-        stripped = self._traced.stripped
-        start = window.text.find(stripped, max(0, window.char_start - len(stripped)))
-        if start >= 0:
-            window = replace(window, char_start=start, char_stop=start + len(stripped))
-        return self._match(-1, window)
-
-    def _window(self, position: Position, length: int) -> documents.Window:
-        return documents.window_around(self._index, position, length, len(self._traced.ids))
-
-    def _match(self, span: int, window: documents.Window) -> Match:
-        position = window.position
+        window = self._window(span, position)
         metadata = self._index.metadata(position.shard, position.document)
         return Match(
             generation_id=self._generation_id,
-            span=span,
+            span=span.span,
             shard=position.shard,
             document=position.document,
             document_id=metadata_field(metadata, "id"),
@@ -248,34 +239,67 @@ class _MatchDescriber:
             window=window.text,
             window_char_start=window.char_start,
             window_char_stop=window.char_stop,
-            tier=documents.tier_of(
-                self._traced.stripped,
-                self._normalized,
-                window.text,
-                (position.shard, position.document) in self._whole_documents,
-            ),
-            recall=recall_words(self._words, normalize_words(window.text)),
-            pair=False,
+            tier=self._tier(window),
+            recall=self._reference.recall(window.text),
+            pair=pair,
         )
 
+    def holds_normalized(self, span: Span, position: Position) -> bool:
+        """Whether the generation stands around a position once both are normalised."""
+        return self._tier(self._window(span, position)) != "partial"
 
-def _with_pairs(matches: Sequence[Match], span_of: dict[int, Span]) -> list[Match]:
-    """Mark one match for each (segment, document): that of the segment's longest span there."""
+    def _tier(self, window: documents.Window) -> str:
+        place = window.position.shard, window.position.document
+        return self._wanted.tier_in(window.text, place in self._whole_documents)
+
+    def _window(self, span: Span, position: Position) -> documents.Window:
+        """The text around a match, in which the span has been seen to stand."""
+        n_tokens = len(self._traced.ids)
+        window = documents.window_around(self._index, position, span.length, n_tokens)
+        shown = window.text[window.char_start : window.char_stop]
+        if shown == span.text:
+            return window
+        if span.length == n_tokens and (found := self._around_text(span.text, window)):
+            return found
+        self._require_same(span, window, shown)
+        # A word that begins a text may have the token of one behind a space.
+        spaces = len(shown) - len(shown.lstrip()) if shown.lstrip() == span.text else 0
+        return replace(window, char_start=window.char_start + spaces)
+
+    def _around_text(self, text: str, window: documents.Window) -> documents.Window | None:
+        """A window around a whole generation that was found by its characters."""
+        for _ in range(2):
+            # Its position may be that of its second word.
+            at = window.text.find(text, max(0, window.char_start - len(text)))
+            if at >= 0:
+                return replace(window, char_start=at, char_stop=at + len(text))
+            # The corpus may split it into more tokens than it has alone, but not more than bytes.
+            size = len(text.encode())
+            window = documents.window_around(
+                self._index, window.position, size, len(self._traced.ids)
+            )
+        return None
+
+    def _require_same(self, span: Span, window: documents.Window, shown: str) -> None:
+        """Characters of a match are those of its span, or what the tokenizer makes of them."""
+        ids = self._traced.ids[span.start : span.stop]
+        if self._index.tokenizer.decode_inside(ids).strip("\ufffd") != shown.strip("\ufffd"):
+            place = f"shard {window.position.shard}, document {window.position.document}"
+            raise BrokenIndexError(
+                f"{place}: the index says that {span.text!r} stands there, but there stands"
+                f" {shown!r}; build it again"
+            )
+
+
+def _pairs(places: Sequence[tuple[Span, Position]]) -> set[int]:
+    """Number of one match for each (segment, document): that of the segment's longest span."""
     best: dict[tuple[int | None, int, int], int] = {}
-    for number, match in enumerate(matches):
-        key = (span_of[match.span].segment, match.shard, match.document)
+    for number, (span, position) in enumerate(places):
+        key = (span.segment, position.shard, position.document)
         other = best.setdefault(key, number)
-        if span_of[match.span].length > span_of[matches[other].span].length:
+        if span.length > places[other][0].length:
             best[key] = number
-    chosen = set(best.values())
-    return [replace(match, pair=number in chosen) for number, match in enumerate(matches)]
-
-
-def _one_a_document(positions: Iterable[Position]) -> list[Position]:
-    first: dict[tuple[int, int], Position] = {}
-    for position in positions:
-        first.setdefault((position.shard, position.document), position)
-    return list(first.values())
+    return set(best.values())
 
 
 def trace(
@@ -296,22 +320,13 @@ def trace(
     Returns
     -------
     Trace
-        The summary, all maximal spans with those dropped marked, and the matches in documents.
+        The summary, all spans with those dropped marked, and the matches in documents.
+
+    Raises
+    ------
+    BrokenIndexError
+        A document that is said to hold a span does not: the index is wrong.
+    AlignmentCostError
+        The recall of a pair would take too long to compute.
     """
     return Tracer(index, settings).trace(text, generation_id)
-
-
-def trace_all(
-    generations: Sequence[Generation], index: Index, settings: TraceSettings | None = None
-) -> dict[str, pd.DataFrame]:
-    """Trace many generations into the tables ``traces``, ``spans`` and ``matches``."""
-    tracer = Tracer(index, settings)
-    traces = [
-        tracer.trace(generation.text, generation.generation_id)
-        for generation in track(generations, "tracing", unit="generations")
-    ]
-    return {
-        "traces": tables.to_frame("traces", (t.summary for t in traces)),
-        "spans": tables.to_frame("spans", (s for t in traces for s in t.spans)),
-        "matches": tables.to_frame("matches", (m for t in traces for m in t.matches)),
-    }

@@ -1,0 +1,148 @@
+"""The command ``propme trace``: any file of texts, without a notebook and without a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from propme import __version__
+from propme.corpus import Corpus
+from propme.errors import InputError
+from propme.files import alone, write_whole
+from propme.simpletrace import IndexAddress, TraceSettings, Workers, collect, trace_into
+from propme.simpletrace.batch import TABLES, UNIT, key_of
+
+_STATE = "trace.json"
+
+
+def trace_files(
+    texts: Corpus,
+    address: IndexAddress,
+    settings: TraceSettings,
+    output: Path,
+    workers: Workers | None = None,
+    shard: tuple[int, int] | None = None,
+) -> bool:
+    """Trace every text of some files into the folder ``output``.
+
+    What is finished is kept: the same call goes on where a killed one was. Without a ``shard`` the
+    tables are written when all is traced; with one, `merge` does so when all shards are.
+
+    Parameters
+    ----------
+    texts : Corpus
+        Ids become generation ids.
+    address : IndexAddress
+    settings : TraceSettings
+    output : Path
+    workers : Workers, optional
+    shard : (k, n), optional
+        Trace every n-th unit from the k-th on, from 1. Shards may run at the same time.
+
+    Returns
+    -------
+    bool
+        Whether the tables are written.
+
+    Raises
+    ------
+    InputError
+        ``output`` holds the trace of something else, or a text cannot be read.
+    """
+    key = key_of(texts.identity(), texts.settings, address.identity(), asdict(settings))
+    state = _state(output)
+    if state and state["key"] != key:
+        raise InputError(
+            "this folder holds the trace of other texts, another index or other settings; choose"
+            " another, or remove it",
+            str(output),
+        )
+    if state.get("finished"):
+        merge(output)
+        return True
+    total = sum(1 for _ in texts)  # also finds what cannot be read, before hours of work
+    n_units = -(-total // UNIT)
+    output.mkdir(parents=True, exist_ok=True)
+    about = {
+        "key": key,
+        "texts": texts.hashes(),
+        "index": list(address.paths),
+        "settings": asdict(settings),
+        "generations": total,
+        "units": n_units,
+        "propme": __version__,
+        "finished": False,
+    }
+    with alone(output / _STATE):
+        if not _state(output):
+            write_whole(output / _STATE, json.dumps(about, indent=1))
+    pairs = ((document.id, document.text) for document in texts)
+    with alone(output / f"shard-{shard[0]}-of-{shard[1]}" if shard else output / "parts"):
+        trace_into(output / "parts", key, pairs, address, settings, workers, shard or (1, 1), total)
+    if shard is None:
+        merge(output)
+    return shard is None
+
+
+def merge(output: Path) -> None:
+    """Write the tables of a trace whose shards are all finished, and remove its parts.
+
+    Raises
+    ------
+    InputError
+        There is no trace, or a shard is not finished.
+    """
+    state = _state(output)
+    if not state:
+        raise InputError(f"no {_STATE} here, so this is no trace", str(output))
+    parts = output / "parts"
+    if not state["finished"]:
+        with alone(output / "tables"):
+            collect(parts, state["units"], output / "tables")
+            write_whole(output / _STATE, json.dumps(state | {"finished": True}, indent=1))
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+def write_jsonl(output: Path) -> None:
+    """Write each table of a finished trace as lines of JSON too, beside the tables."""
+    for name in TABLES:
+        temporary = output / f".{name}.jsonl.tmp"
+        with temporary.open("w", encoding="utf-8") as file:
+            for batch in pq.ParquetFile(output / "tables" / f"{name}.parquet").iter_batches():
+                file.writelines(
+                    json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist()
+                )
+        os.replace(temporary, output / f"{name}.jsonl")
+
+
+def summary(output: Path) -> Iterator[str]:
+    """What a finished trace found, in lines."""
+    columns = ["longest_segment", "full_raw", "recall_sum", "n_pairs", "error"]
+    table = pq.read_table(output / "tables" / "traces.parquet", columns=columns).to_pandas()
+    traced = table[table["error"] == ""]
+    yield f"traced     {len(traced):,} generations"
+    if len(traced):
+        yield f"ALS        {traced['longest_segment'].mean():.2f} tokens"
+        yield f"FMR        {traced['full_raw'].mean():.4f}"
+    if traced["n_pairs"].sum():
+        yield f"NVR        {traced['recall_sum'].sum() / traced['n_pairs'].sum():.4f}"
+    for error, times in table.loc[table["error"] != "", "error"].value_counts().items():
+        yield f"not traced {times:,}: {error}"
+
+
+def _state(output: Path) -> dict[str, Any]:
+    path = output / _STATE
+    if not path.is_file():
+        return {}
+    try:
+        state: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"damaged: {error}; remove the folder", str(path)) from error
+    return state
