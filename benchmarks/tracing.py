@@ -32,7 +32,7 @@ from indexing import growth, texts_found
 from propme.index import Tokenizer, build_index, open_index
 from propme.index.engine import EngineIndex
 from propme.index.mapped import MappedIndex
-from propme.near_verbatim import Block, Thresholds, _merge
+from propme.near_verbatim import Block, Reference, Thresholds, _long_blocks, normalize_words
 from propme.records import Document
 from propme.simpletrace import (
     IndexAddress,
@@ -146,11 +146,11 @@ class PlainLoop:
         self._tracer._index = self._plain  # every search goes through it
 
     def trace(self, text: str, name: str) -> Any:
-        fast, COMPOSED.recall_words = COMPOSED.recall_words, plain_recall
+        fast, COMPOSED.Reference = COMPOSED.Reference, PlainReference
         try:
             return self._tracer.trace(text, name)
         finally:
-            COMPOSED.recall_words = fast
+            COMPOSED.Reference = fast
 
 
 class _Plain:
@@ -158,6 +158,7 @@ class _Plain:
 
     def __init__(self, engine: EngineIndex) -> None:
         self._engine = engine
+        self.tokenizer = _PlainTokenizer(engine.tokenizer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -173,20 +174,39 @@ class _Plain:
         return keep_maximal(np.array(runs, np.int64).reshape(-1, 2))
 
 
-def plain_recall(reference: Sequence[str], candidate: Sequence[str]) -> float:
+class _PlainTokenizer:
+    """One that decodes with its library alone."""
+
+    token_bytes = None
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def decode_inside(self, ids: Any) -> str:
+        return self._tokenizer.decode(list(map(int, ids)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+class PlainReference:
     """Near-verbatim recall with the blocks that `difflib` finds."""
-    if not reference:
-        return 0.0
-    matcher = difflib.SequenceMatcher(None, reference, candidate, autojunk=False)
-    blocks = [
-        Block(m.a, m.a + m.size, m.b, m.b + m.size, m.size)
-        for m in matcher.get_matching_blocks()
-        if m.size
-    ]
-    limits = Thresholds.for_length(len(reference))
-    blocks = [b for b in _merge(blocks, limits.g1, limits.a1) if b.words >= limits.l1]
-    blocks = [b for b in _merge(blocks, limits.g2, limits.a2) if b.words >= limits.l2]
-    return sum(block.words for block in blocks) / len(reference)
+
+    def __init__(self, generation: str) -> None:
+        self._words = normalize_words(generation)
+
+    def recall(self, window: str) -> float:
+        if not self._words:
+            return 0.0
+        words = normalize_words(window)
+        matcher = difflib.SequenceMatcher(None, self._words, words, autojunk=False)
+        blocks = [
+            Block(m.a, m.a + m.size, m.b, m.b + m.size, m.size)
+            for m in matcher.get_matching_blocks()
+            if m.size
+        ]
+        limits = Thresholds.for_length(len(self._words))
+        return sum(b.words for b in _long_blocks(blocks, limits)) / len(self._words)
 
 
 def compare_stages(
@@ -223,8 +243,7 @@ def stages(tracer: Tracer, texts: Sequence[tuple[str, str]]) -> Counter[str]:
         "documents: count, sample": (Tracer, "_documents"),
         "documents: windows": (documents, "window_around"),
         "documents: tiers": (documents.Wanted, "tier_in"),
-        "recall: words": (COMPOSED, "normalize_words"),
-        "recall: alignment": (COMPOSED, "recall_words"),
+        "recall": (Reference, "recall"),
         "rarity, merging": (Tracer, "_spans"),
         "everything": (Tracer, "trace"),
     }
@@ -324,6 +343,7 @@ def main() -> None:
     """Build, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=float, default=10, help="millions, of the index")
+    parser.add_argument("--shards", type=int, nargs="+", default=[4, 1], help="the last is for all")
     parser.add_argument("--largest", type=int, default=100, help="millions, of the growth")
     options = parser.parse_args()
     warnings.simplefilter("error")
@@ -332,7 +352,7 @@ def main() -> None:
         from propme.demo import train_tokenizer
 
         tokenizer = Tokenizer(train_tokenizer(list(texts_found(5)), 32_000))
-        for shards in (1, 4):
+        for shards in options.shards:
             path = folder / f"shards-{shards}"
             index = indexed(path, options.tokens, tokenizer, shards)
             engine = open_index(path, "infini-gram")
@@ -340,11 +360,8 @@ def main() -> None:
             texts = generations(index)
             print(f"spans, {shards} shards, {index.n_tokens:,} tokens")
             compare_spans(index, engine, texts)
-        path = folder / "shards-1"
-        index, engine = open_index(path), open_index(path, "infini-gram")
-        assert isinstance(engine, EngineIndex)
         print(f"all stages, {len(texts)} generations of {LENGTH} tokens")
-        compare_stages(index, engine, generations(index))
+        compare_stages(index, engine, texts)
         start_up(path)
         print("by length of the generation")
         length_curve(index)

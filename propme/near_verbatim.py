@@ -143,7 +143,8 @@ _OTHER_SPACE = re.compile("[\u0085\u1680\u2028\u2029]")
 _SPACED_DOTS = re.compile(r"\.\s+\.\s+\.")
 _DOTS_BEFORE_WORD = re.compile(r"\.\.\.(?=[^\W_])")
 # Not inside a longer run of word characters: snake_case_name and __init__ are not emphasis.
-_EMPHASIS = re.compile(r"(?<!\w)_([^\s_]+)_(?!\w)")
+# (That begins with the sign that is looked for, so that the search can leap from one to the next.)
+_EMPHASIS = re.compile(r"_(?<!\w_)([^\s_]+)_(?!\w)")
 
 
 def normalize_words(text: str) -> list[str]:

@@ -102,6 +102,12 @@ class BruteForceIndex:
         """Tokens ``[start, stop)`` of a document; the range is cut to what there is."""
         return self._documents[document][max(start, 0) : None if stop is None else max(stop, 0)]
 
+    def document_slice(
+        self, shard: int, document: int, start: int, stop: int
+    ) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """`document_tokens` as an array."""
+        return np.array(self.document_tokens(shard, document, start, stop), np.uint32)
+
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document."""
         return self._metadata[document]

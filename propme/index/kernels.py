@@ -220,3 +220,18 @@ def positions(tokens, table, width, ranks):  # type: ignore[no-untyped-def]
     for i in range(ranks.size):
         found[i] = _position(table, width, ranks[i], tokens.itemsize, tokens.size)
     return found
+
+
+@njit(cache=True, nogil=True)
+def spelt(ids, data, starts):  # type: ignore[no-untyped-def]
+    """Bytes of tokens in a row; token ``t`` is data[starts[t]:starts[t + 1]]."""
+    size = 0
+    for token in ids:
+        size += starts[token + 1] - starts[token]
+    found = np.empty(size, np.uint8)
+    at = 0
+    for token in ids:
+        for i in range(starts[token], starts[token + 1]):
+            found[at] = data[i]
+            at += 1
+    return found

@@ -124,12 +124,10 @@ def _find_anchored(
     for number in range(min(occurrences.count, most)):
         position = index.locate(occurrences, number)
         left = max(0, position.offset - before)
-        ids = index.document_tokens(
-            position.shard, position.document, left, position.offset + total
-        )
-        head = index.tokenizer.decode(ids[: position.offset - left])
+        ids = index.document_slice(position.shard, position.document, left, position.offset + total)
+        head = index.tokenizer.decode_inside(ids[: position.offset - left])
         at = len(head) - char_start
-        if at >= 0 and index.tokenizer.decode(ids).startswith(text, at):
+        if at >= 0 and index.tokenizer.decode_inside(ids).startswith(text, at):
             found.append(position)
     return TextOccurrences(tuple(found), exact=occurrences.count <= most)
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
 from propme.errors import InputError
+from propme.index.kernels import spelt
 from propme.index.word_boundaries import Cuts, cuts_of
 
 #: Name of the tokenizer that is none, and what stands in its file.
@@ -143,17 +145,23 @@ class Tokenizer:
         tokens = (self._backend.id_to_token(token) for token in range(self.vocabulary_size))
         return None if spell is None else tuple(spell(token or "") for token in tokens)
 
-    def bytes_of(self, ids: Sequence[int]) -> bytes:
+    def bytes_of(self, ids: npt.ArrayLike) -> bytes:
         """What tokens add to a text, in UTF-8; only where `token_bytes` is known."""
-        spelt = self.token_bytes
-        if spelt is None:
-            raise TypeError("this tokenizer's tokens do not spell a text one by one")
-        return b"".join(map(spelt.__getitem__, ids))
+        raw: bytes = spelt(np.asarray(ids, np.uint32), *self._spelling).tobytes()
+        return raw
 
-    def decode_inside(self, ids: Sequence[int]) -> str:
+    @cached_property
+    def _spelling(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """`token_bytes` one behind the other, and where each begins."""
+        if self.token_bytes is None:
+            raise TypeError("this tokenizer's tokens do not spell a text one by one")
+        starts = np.cumsum([0, *map(len, self.token_bytes)], dtype=np.int64)
+        return np.frombuffer(b"".join(self.token_bytes), np.uint8), starts
+
+    def decode_inside(self, ids: npt.ArrayLike) -> str:
         """Text of tokens as they stand inside a text: a space that they begin with stays."""
         if self.token_bytes is None:
-            return self.decode(ids)
+            return self.decode(np.asarray(ids, np.int64).tolist())
         return self.bytes_of(ids).decode("utf-8", "replace")
 
     def joins(self, sign: str, space: str) -> bool:

@@ -268,7 +268,8 @@ def _keep(parts: Path, unit: int, found: dict[str, pa.Table]) -> None:
     for name in TABLES:
         path = _part(parts, unit, name)
         temporary = path.with_suffix(".tmp")
-        pq.write_table(found[name], temporary, compression="zstd")
+        # Read but once, so to be fast is worth more than to be small.
+        pq.write_table(found[name], temporary, compression="lz4", use_dictionary=False)
         os.replace(temporary, path)
 
 

@@ -116,10 +116,10 @@ def window_around(index: Index, position: Position, length: int, n_tokens: int) 
     size = max(WINDOW_FACTOR * n_tokens, length)
     whole = index.document_length(position.shard, position.document)
     start = max(0, min(position.offset - (size - length) // 2, whole - size))
-    ids = index.document_tokens(position.shard, position.document, start, start + size)
+    ids = index.document_slice(position.shard, position.document, start, start + size)
     at = position.offset - start
     if index.tokenizer.token_bytes is None:
-        return _window_of_text(index.tokenizer, ids, position, at, length)
+        return _window_of_text(index.tokenizer, ids.tolist(), position, at, length)
     before, inside, after = map(
         index.tokenizer.bytes_of, (ids[:at], ids[at : at + length], ids[at + length :])
     )
@@ -211,7 +211,7 @@ class Wanted:
 
         Past NFKC, normalised texts differ from others in white space alone.
         """
-        if not unicodedata.is_normalized("NFKC", window):
+        if not window.isascii():
             window = unicodedata.normalize("NFKC", window)
         return self._longest_word in window and self._signs in _signs(window)
 
