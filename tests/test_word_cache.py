@@ -107,6 +107,16 @@ def _with_added_words() -> Backend:
     return backend
 
 
+def _whole_words(pattern: str) -> Backend:
+    """As Llama 3: a word that is a token is that token, though no merges may lead to it."""
+    description = json.loads(_byte_level(pattern).to_str())
+    vocabulary = description["model"]["vocab"]
+    for word in ("ĠWorld", "thez", "Ġ==", "==//", "(the", "_World", "45678"):
+        vocabulary.setdefault(word, len(vocabulary))
+    description["model"]["ignore_merges"] = True
+    return Backend.from_str(json.dumps(description))
+
+
 def _bert() -> Backend:
     backend = Backend(models.WordPiece(unk_token=UNKNOWN))
     backend.normalizer = normalizers.BertNormalizer()
@@ -131,6 +141,8 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     "digits": _digits,
     "runs-of-spaces": _with_runs_of_spaces,
     "added-words": _with_added_words,
+    "whole-words": lambda: _whole_words(""),
+    "whole-words-llama3": lambda: _whole_words(LLAMA3),
     "bert": _bert,
 }
 #: Those of `conftest`: GPT-2's and Llama 3's ways again, words marked by a sign, and Llama 2's way.
@@ -158,7 +170,7 @@ def _cuts(tokenizer: Tokenizer) -> Cuts | None:
 def _cache_of(tokenizer: Tokenizer) -> WordCache:
     cuts = _cuts(tokenizer)
     assert cuts is not None, "this tokenizer is meant to be cut"
-    return WordCache(tokenizer, cuts, np.dtype("<u2"))
+    return WordCache(tokenizer, cuts, np.dtype("<u2"), tokenizer._cuts_and_merges[1])
 
 
 def _plain(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

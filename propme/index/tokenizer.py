@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from tokenizers import Tokenizer as Backend
 from propme.errors import InputError
 from propme.index.kernels import spelt
 from propme.index.word_boundaries import Cuts, cuts_of
+
+if TYPE_CHECKING:
+    from propme.index.word_merging import WordMerges
 
 #: Name of the tokenizer that is none, and what stands in its file.
 BYTES = "bytes"
@@ -94,17 +98,24 @@ class Tokenizer:
         batch = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in batch]
 
-    @cached_property
-    def _cuts(self) -> Cuts | None:
-        return cuts_of(json.loads(self._backend.to_str()))
-
     def bytes_encoder(self, dtype: np.dtype[Any]) -> Callable[[Sequence[str]], list[bytes]]:
         """A function that encodes texts as the bytes of arrays of tokens, for much text."""
         from propme.index.word_cache import WordCache
 
-        if self._cuts:
-            return WordCache(self, self._cuts, dtype).encode
+        cuts, merges = self._cuts_and_merges
+        if cuts:
+            return WordCache(self, cuts, dtype, merges).encode
         return lambda texts: [np.array(ids, dtype).tobytes() for ids in self.encode_batch(texts)]
+
+    @cached_property
+    def _cuts_and_merges(self) -> tuple[Cuts | None, WordMerges | None]:
+        from propme.index.word_merging import WordMerges
+
+        description = json.loads(self._backend.to_str())
+        cuts = cuts_of(description)
+        if cuts is None or cuts.words is None:
+            return cuts, None
+        return cuts, WordMerges(description["model"], *astuple(cuts.words))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids. A character cut in two at an end shows as U+FFFD."""

@@ -20,6 +20,14 @@ HEADS = ("a", "0")
 
 
 @dataclass(frozen=True)
+class Words:
+    """Attributes: whether a run of digits is one word; and a sign with the letters behind it."""
+
+    digits: bool
+    sign_before: bool
+
+
+@dataclass(frozen=True)
 class Cuts:
     """Places at which a text may be cut.
 
@@ -39,6 +47,9 @@ class Cuts:
         with the last; and, with `last_space`, behind a newline or tab that stands alone.
     never_with : tuple of str
         A text that holds one of these may not be cut at all.
+    words : Words, optional
+        Which pieces are one word of a byte-level BPE for certain, beside a run of ASCII letters and
+        one of signs, each with a space before it or without.
     """
 
     before: str
@@ -47,6 +58,7 @@ class Cuts:
     in_words: bool = False
     in_signs: bool = False
     never_with: tuple[str, ...] = ()
+    words: Words | None = None
 
     @property
     def rules(self) -> tuple[bool, bool, bool, bool]:
@@ -83,7 +95,13 @@ _NEWLINES = (r"\s*[\r\n]+", r"\s*[\r\n]")
 _SPACES = (r"\s+(?!\S)", r"\s+")
 
 #: For GPT-2's way, which joins nothing but one space to what follows it.
-_PLAIN_CUTS = Cuts(_WHITE_SPACE, last_space=True, in_words=True, in_signs=True)
+_PLAIN_CUTS = Cuts(
+    _WHITE_SPACE,
+    last_space=True,
+    in_words=True,
+    in_signs=True,
+    words=Words(digits=False, sign_before=False),
+)
 
 _PLAIN_NORMALIZERS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
 _WORD_SPLITTERS = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
@@ -115,7 +133,16 @@ def cuts_of(description: dict[str, Any]) -> Cuts | None:
         cuts,
         last_space=cuts.last_space and not runs_of_spaces,
         never_with=tuple(token["content"] for token in words),
+        words=cuts.words if _merges_plainly(description) else None,
     )
+
+
+def _merges_plainly(description: dict[str, Any]) -> bool:
+    """Whether it is a BPE that makes no other text of ASCII before it merges."""
+    model = description["model"]
+    subwords = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    kinds = {part["type"] for part in _parts(description.get("normalizer"), "normalizers")}
+    return model["type"] == "BPE" and not subwords and kinds <= {"NFC", "NFD", "NFKC", "NFKD"}
 
 
 def _cuts_without_added_tokens(description: dict[str, Any]) -> Cuts | None:
@@ -166,7 +193,7 @@ def _cuts_of_splitter(splitter: dict[str, Any]) -> Cuts | None:
     if len(kinds) == 1 and kinds[0] in _WORD_SPLITTERS:
         return Cuts(_WHITE_SPACE)
     if kinds == ["ByteLevel"] and parts[0].get("use_regex", True):
-        return _PLAIN_CUTS
+        return replace(_PLAIN_CUTS, words=Words(digits=True, sign_before=False))
     if kinds == ["Digits", "ByteLevel"] and parts[1].get("use_regex", True):
         # What stands before a digit ends there, so a run of spaces before one stays whole.
         return replace(_PLAIN_CUTS, last_space=False)
@@ -199,7 +226,9 @@ def _cuts_of_pattern(pattern: str) -> Cuts | None:
     if not set(found) & set(_SIGNS + _SIGNS_WITH_NEWLINES) or tuple(found[-2:]) != _SPACES:
         return None
     if set(found) & set(_NEWLINES):
-        return Cuts(" \t", newlines_join=True, last_space=True, in_words=True)
+        # Some split letters by their case.
+        words = None if any(r"\p{Lu}" in part for part in found) else Words(False, True)
+        return Cuts(" \t", newlines_join=True, last_space=True, in_words=True, words=words)
     joins = set(found) & {*_SIGNS_WITH_NEWLINES, *_SIGNS_WITH_LETTERS}
     return None if joins else _PLAIN_CUTS
 

@@ -8,7 +8,7 @@ only new ones are given to the tokenizer. The result is the tokenizer's own, tok
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numba import njit
 
 from propme.index.tokenizer import Tokenizer
 from propme.index.word_boundaries import HEADS, Cuts
+from propme.index.word_merging import WordMerges
 
 #: Pieces and bytes of them that are kept; then all are forgotten, and a new memory begun.
 _MOST_PIECES = 1 << 20
@@ -52,10 +53,18 @@ class WordCache:
         Where it lets a text be cut.
     dtype : dtype
         Of the tokens that are returned.
+    merges : WordMerges, optional
+        Of the same tokenizer: for words that it need not be asked about.
     """
 
-    def __init__(self, tokenizer: Tokenizer, cuts: Cuts, dtype: np.dtype[Any]) -> None:
-        self._tokenizer, self._dtype = tokenizer, dtype
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        cuts: Cuts,
+        dtype: np.dtype[Any],
+        merges: WordMerges | None = None,
+    ) -> None:
+        self._tokenizer, self._dtype, self._merges = tokenizer, dtype, merges
         self._before = np.zeros(256, np.bool_)
         self._before[[ord(sign) for sign in cuts.before]] = True
         self._rules = cuts.rules
@@ -116,23 +125,35 @@ class WordCache:
 
     def _encode_new(self, known: int) -> None:
         """Encode the pieces that were met for the first time."""
-        starts = self._key_starts[known : self._n_pieces + 1].tolist()
-        if len(starts) == 1:
+        starts = self._key_starts[known : self._n_pieces + 1]
+        if starts.size == 1:
             return
-        raw = self._keys[: starts[-1]].tobytes()
-        flags = [raw[start] for start in starts[:-1]]
-        texts = [raw[a + 1 : b].decode("utf-8") for a, b in pairwise(starts)]
-        lengths = np.empty(len(texts), np.int64)
+        merged, lengths = self._merged(starts)
+        rest = np.flatnonzero(lengths < 0)
+        raw, first = self._keys[starts[0] : starts[-1]].tobytes(), int(starts[0])
+        bounds = zip(
+            (starts[rest] - first).tolist(), (starts[rest + 1] - first).tolist(), strict=True
+        )
+        keys = [raw[start:stop] for start, stop in bounds]
+        texts, flags = [key[1:].decode("utf-8") for key in keys], [key[0] for key in keys]
         middle = [n for n, flag in enumerate(flags) if not flag]
         edges = [n for n, flag in enumerate(flags) if flag]
-        of_middle, lengths[middle] = self._encoded_middle([texts[n] for n in middle])
-        of_edges, lengths[edges] = self._encoded_edges(
+        of_middle, lengths[rest[middle]] = self._encoded_middle([texts[n] for n in middle])
+        of_edges, lengths[rest[edges]] = self._encoded_edges(
             [texts[n] for n in edges], [flags[n] for n in edges]
         )
-        is_edge = np.repeat(np.array(flags, np.uint8) > 0, lengths)
+        source = np.zeros(lengths.size, np.int8)
+        source[rest[middle]], source[rest[edges]] = 1, 2
+        sources = np.repeat(source, lengths)
         ids = np.empty(lengths.sum(), self._dtype)
-        ids[~is_edge], ids[is_edge] = of_middle, of_edges
+        for number, found in enumerate((merged, of_middle, of_edges)):
+            ids[sources == number] = found
         self._keep(known, ids, lengths)
+
+    def _merged(self, starts: npt.NDArray[np.int32]) -> tuple[Tokens, Lengths]:
+        if self._merges is None:
+            return np.empty(0, self._dtype), np.full(starts.size - 1, -1)
+        return self._merges.encode(self._keys, starts)
 
     def _keep(self, known: int, ids: Tokens, lengths: Lengths) -> None:
         first = self._id_starts[known]
