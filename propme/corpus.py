@@ -450,7 +450,8 @@ def _document(
         text_field = "text"
     if text_field not in record:
         raise InputError(
-            f"no field {text_field!r}; fields here: {sorted(record)}; name it with text_field",
+            f"no field {text_field!r}; fields here: {sorted(record)}; name it with text_field"
+            " (--text-field)",
             str(path),
             line,
         )

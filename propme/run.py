@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import shutil
@@ -461,6 +462,10 @@ def _execute(stage: str, folder: RunFolder, effective: Mapping[str, Any]) -> flo
                 progress_bar=False,
                 cwd=str(project_root()),
             )
+    except KeyboardInterrupt:
+        # The event loop would tell, at length, of what it was waiting for.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        raise
     except PapermillExecutionError as error:
         raise RunError(
             f"{stage} failed: {error.ename}: {error.evalue}\nThe traceback is in {executed}"

@@ -17,7 +17,7 @@ from propme.corpus import Corpus
 from propme.errors import InputError
 from propme.files import alone, write_whole
 from propme.simpletrace import IndexAddress, TraceSettings, Workers, collect, trace_into
-from propme.simpletrace.batch import TABLES, UNIT, key_of
+from propme.simpletrace.batch import TABLES, UNIT, key_of, missing_units
 
 _STATE = "trace.json"
 
@@ -56,6 +56,8 @@ def trace_files(
     InputError
         ``output`` holds the trace of something else, or a text cannot be read.
     """
+    if output.is_file():
+        raise InputError("this is a file; name a folder", str(output))
     key = key_of(texts.identity(), texts.settings, address.identity(), asdict(settings))
     state = _state(output)
     if state and state["key"] != key:
@@ -77,6 +79,7 @@ def trace_files(
         "settings": asdict(settings),
         "generations": total,
         "units": n_units,
+        "shards": shard[1] if shard else 1,
         "propme": __version__,
         "finished": False,
     }
@@ -105,9 +108,16 @@ def merge(output: Path) -> None:
     parts = output / "parts"
     if not state["finished"]:
         with alone(output / "tables"):
+            _require_shards(parts, state["units"], state["shards"])
             collect(parts, state["units"], output / "tables")
             write_whole(output / _STATE, json.dumps(state | {"finished": True}, indent=1))
     shutil.rmtree(parts, ignore_errors=True)
+
+
+def _require_shards(parts: Path, n_units: int, n_shards: int) -> None:
+    missing = sorted({unit % n_shards + 1 for unit in missing_units(parts, n_units)})
+    if missing and n_shards > 1:
+        raise InputError(f"not finished yet: shard {missing} of {n_shards}", str(parts))
 
 
 def write_jsonl(output: Path) -> None:

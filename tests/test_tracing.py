@@ -275,9 +275,7 @@ def test_shards_are_traced_apart_and_merged(
     for shard in ("3/3", "1/3"):
         assert trace_command(index, file, output, "--shard", shard, "--workers", 1) == 0
     assert main(["trace", "merge", "--output", str(output)]) == 1
-    assert "2 of 7 units are not traced yet, the first is 1; run the shards that lack them" in (
-        capsys.readouterr().err
-    )
+    assert "not finished yet: shard [2] of 3" in capsys.readouterr().err
     assert trace_command(index, file, output, "--shard", "2/3", "--workers", 1) == 0
     assert main(["trace", "merge", "--output", str(output)]) == 0
     assert contents(output) == expected
@@ -341,6 +339,8 @@ def test_what_is_missing_is_told(
     assert "no manifest.json here" in capsys.readouterr().err
     assert trace_command(index, file, tmp_path / "out", "--backend", "spark") == 1
     assert "tracing_backend 'spark' is unknown" in capsys.readouterr().err
+    assert trace_command(index, file, file) == 1
+    assert "this is a file; name a folder" in capsys.readouterr().err
     assert main(["trace", "merge", *out]) == 1
     assert "no trace.json here" in capsys.readouterr().err
 

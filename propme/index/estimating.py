@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from propme.corpus import Corpus, sample_file
+from propme.corpus import Corpus, read_documents, sample_file
 from propme.errors import InputError
 from propme.index import layout
 from propme.index.suffix_array import MEMORY_FACTOR
@@ -106,6 +106,8 @@ def estimate(
         n_tokens += tokens / share
         metadata += sum(map(_metadata_bytes, documents)) / share
     if not n_documents:
+        for _ in read_documents(sampled[0], *corpus.fields):
+            break  # not reached: it says what is wrong with the first row
         raise InputError("no document could be read", str(sampled[0]))
     token_type = layout.token_type_for(tokenizer.vocabulary_size)
     positions = (n_tokens + n_documents) * scale

@@ -164,7 +164,7 @@ def trace_into(
     shard : (k, n)
         Of the units, every n-th from the k-th on, from 1.
     total : int, optional
-        Number of texts, for the progress bar.
+        Number of texts of all shards, for the progress bar.
 
     Returns
     -------
@@ -196,9 +196,18 @@ def trace_into(
             _keep(parts, unit, found)
             yield from found["traces"]["generation_id"].to_pylist()
 
+    if total is not None:
+        n_units = -(-total // UNIT)
+        todo = [unit for unit in missing_units(parts, n_units) if unit % shard[1] == shard[0] - 1]
+        total = sum(min(UNIT, total - unit * UNIT) for unit in todo)
     for _ in track(traced(), "tracing", total=total, unit="generations"):
         pass
     return n_units
+
+
+def missing_units(parts: Path, n_units: int) -> list[int]:
+    """Units, counted from 0, that are not traced yet."""
+    return [n for n in range(n_units) if not _part(parts, n, TABLES[-1]).is_file()]
 
 
 def collect(parts: Path, n_units: int, folder: Path) -> None:
@@ -209,13 +218,9 @@ def collect(parts: Path, n_units: int, folder: Path) -> None:
     InputError
         Units are missing.
     """
-    missing = [n for n in range(n_units) if not _part(parts, n, TABLES[-1]).is_file()]
+    missing = missing_units(parts, n_units)
     if missing:
-        raise InputError(
-            f"{len(missing)} of {n_units} units are not traced yet, the first is {missing[0]};"
-            " run the shards that lack them",
-            str(parts),
-        )
+        raise InputError(f"{len(missing)} of {n_units} parts are not traced yet", str(parts))
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
         temporary = folder / f".{name}.tmp"
