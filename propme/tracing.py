@@ -58,7 +58,9 @@ def trace_files(
     """
     if output.is_file():
         raise InputError("this is a file; name a folder", str(output))
-    key = key_of(texts.identity(), texts.settings, address.identity(), asdict(settings))
+    hashes = texts.hashes()
+    same = [file.get("sha256", file["path"]) for file in hashes]
+    key = key_of(same, texts.settings, address.identity(), asdict(settings))
     state = _state(output)
     if state and state["key"] != key:
         raise InputError(
@@ -66,7 +68,7 @@ def trace_files(
             " another, or remove it",
             str(output),
         )
-    if state.get("finished"):
+    if state.get("finished") and _has_tables(output):
         merge(output)
         return True
     total = sum(1 for _ in texts)  # also finds what cannot be read, before hours of work
@@ -74,7 +76,7 @@ def trace_files(
     output.mkdir(parents=True, exist_ok=True)
     about = {
         "key": key,
-        "texts": texts.hashes(),
+        "texts": hashes,
         "index": list(address.paths),
         "settings": asdict(settings),
         "generations": total,
@@ -84,14 +86,21 @@ def trace_files(
         "finished": False,
     }
     with alone(output / _STATE):
-        if not _state(output):
+        if not _state(output) or (_state(output)["finished"] and not _has_tables(output)):
             write_whole(output / _STATE, json.dumps(about, indent=1))
     pairs = ((document.id, document.text) for document in texts)
     with alone(output / f"shard-{shard[0]}-of-{shard[1]}" if shard else output / "parts"):
-        trace_into(output / "parts", key, pairs, address, settings, workers, shard or (1, 1), total)
-    if shard is None:
-        merge(output)
+        if not _state(output)["finished"]:  # by another process, for which this one waited
+            trace_into(
+                output / "parts", key, pairs, address, settings, workers, shard or (1, 1), total
+            )
+        if shard is None:
+            merge(output)
     return shard is None
+
+
+def _has_tables(output: Path) -> bool:
+    return all((output / "tables" / f"{name}.parquet").is_file() for name in TABLES)
 
 
 def merge(output: Path) -> None:
@@ -106,8 +115,8 @@ def merge(output: Path) -> None:
     if not state:
         raise InputError(f"no {_STATE} here, so this is no trace", str(output))
     parts = output / "parts"
-    if not state["finished"]:
-        with alone(output / "tables"):
+    with alone(output / "tables"):
+        if not _state(output)["finished"]:
             _require_shards(parts, state["units"], state["shards"])
             collect(parts, state["units"], output / "tables")
             write_whole(output / _STATE, json.dumps(state | {"finished": True}, indent=1))

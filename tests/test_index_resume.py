@@ -399,10 +399,9 @@ def test_what_was_damaged_while_it_lay_there_is_found(
         build_index(corpus, Tokenizer.load("bytes"), output, SHARD_BYTES, n_shards=n_shards)
     work.restart()
     file = next((tmp_path / ".index.building" / "shards").glob("tokenized.*0"))
-    content = bytearray(file.read_bytes())
-    content[content.index(b"sea")] = ord("t")  # which no check but the comparison can see
-    file.write_bytes(content)
-    with pytest.raises(BrokenIndexError, match=r"document 'i\d+' \(a\.jsonl.*does not read back"):
+    # Which no check but the comparison can see, for suffixes are sorted after this.
+    file.write_bytes(file.read_bytes().replace(b"sea", b"tea"))
+    with pytest.raises(BrokenIndexError, match=r"document 'i\d+' .*does not read back"):
         build_index(corpus, Tokenizer.load("bytes"), output, SHARD_BYTES, n_shards=n_shards)
     assert not output.exists()
 

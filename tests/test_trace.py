@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -533,6 +533,19 @@ def test_a_word_that_the_corpus_splits_into_many_tokens_is_shown_whole() -> None
     (match,) = found.matches
     assert match.window[match.window_char_start : match.window_char_stop] == text
     assert (match.tier, found.summary.longest_segment) == ("full_raw", 1)
+
+
+def test_a_space_that_the_tokenizer_puts_before_a_text_takes_no_character(
+    text_tokenizer: Callable[[str], Tokenizer],
+) -> None:
+    """As Llama 2's, which gives it the offsets of the first character where it stands alone."""
+    tokenizer = text_tokenizer("byte-fallback")
+    text = "æb bab abab"
+    found = trace(f"{text} zz", index_of([f"abc.\n{text} abc"], tokenizer))
+    (span,) = (span for span in found.spans if not span.dropped)
+    assert (span.char_start, span.text.strip()) == (0, text)
+    (match,) = found.matches
+    assert match.window[match.window_char_start : match.window_char_stop].strip() == text
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "xyz", "\r\n"])

@@ -261,6 +261,48 @@ def test_a_wrong_index_ends_the_trace(
         trace_files(texts_, address, TraceSettings(), tmp_path / "out")
 
 
+def test_a_touched_or_copied_file_is_the_same_texts(
+    index: Path, file: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    copy, output = tmp_path / "copy.jsonl", tmp_path / "out"
+    copy.write_bytes(file.read_bytes())
+    assert trace_command(index, file, output, "--shard", "1/2", "--workers", 1) == 0
+    assert trace_command(index, copy, output, "--workers", 1) == 0
+    assert contents(output) == expected
+
+
+def test_a_part_that_cannot_be_read_is_traced_again(
+    index: Path, file: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert trace_command(index, file, output, "--shard", "1/2", "--workers", 1) == 0
+    parts = sorted((output / "parts").glob("*.parquet"))
+    parts[0].write_bytes(b"")
+    parts[4].write_bytes(parts[4].read_bytes()[:-9])
+    assert trace_command(index, file, output, "--workers", 1) == 0
+    assert contents(output) == expected
+
+
+def test_a_table_that_is_gone_is_made_again(
+    index: Path, file: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert trace_command(index, file, output, "--workers", 1) == 0
+    (output / "tables" / "spans.parquet").unlink()
+    assert trace_command(index, file, output, "--workers", 1) == 0
+    assert contents(output) == expected
+
+
+def test_two_processes_with_one_output(
+    index: Path, file: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    common = ["trace", "--index", index, "--input", file, "--output", output, "--workers", 1]
+    processes = [started(*common) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert contents(output) == expected
+
+
 # --- shards ---------------------------------------------------------------------------------------
 
 

@@ -222,8 +222,14 @@ class MappedIndex:
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
-        line = json.loads(self._shards[shard].metadata_line(document))
-        metadata = line["metadata"]
+        try:
+            line = json.loads(self._shards[shard].metadata_line(document))
+            metadata = line["metadata"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BrokenIndexError(
+                f"shard {shard}, document {document}: its metadata is damaged ({error}); build the"
+                " index again"
+            ) from error
         own = metadata if isinstance(metadata, dict) else {"metadata": metadata}
         return {"id": f"{line['path']}:{line['linenum']}"} | own
 

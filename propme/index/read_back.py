@@ -17,7 +17,7 @@ from propme.index.tokenizer import Tokenizer
 from propme.records import Document
 
 #: Documents that are compared; of more, a sample.
-COMPARED_DOCUMENTS = 250
+COMPARED_DOCUMENTS = 100
 
 
 class ReadBack:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from propme.errors import InputError
+from propme.errors import BrokenIndexError, InputError
 from propme.index.kernels import spelt
 from propme.index.word_boundaries import Cuts, cuts_of
 
@@ -158,7 +158,11 @@ class Tokenizer:
 
     def bytes_of(self, ids: npt.ArrayLike) -> bytes:
         """What tokens add to a text, in UTF-8; only where `token_bytes` is known."""
-        raw: bytes = spelt(np.asarray(ids, np.uint32), *self._spelling).tobytes()
+        tokens = np.asarray(ids, np.uint32)
+        data, starts = self._spelling
+        if tokens.size and int(tokens.max()) >= starts.size - 1:
+            raise BrokenIndexError(f"token {tokens.max()} is none of the index's tokenizer")
+        raw: bytes = spelt(tokens, data, starts).tobytes()
         return raw
 
     @cached_property

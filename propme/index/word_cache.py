@@ -20,7 +20,7 @@ from propme.index.word_boundaries import HEADS, Cuts
 from propme.index.word_merging import WordMerges
 
 #: Pieces and bytes of them that are kept; then all are forgotten, and a new memory begun.
-_MOST_PIECES = 1 << 20
+_MOST_PIECES = 1 << 19
 _MOST_BYTES = 1 << 26
 
 #: A document with a longer piece, for want of white space, is left to the tokenizer as a whole.

@@ -188,7 +188,7 @@ def trace_into(
         k, n = shard
         for unit, content in enumerate(_units(texts)):
             n_units = unit + 1
-            if unit % n == k - 1 and not _part(parts, unit, TABLES[-1]).is_file():
+            if unit % n == k - 1 and not _is_traced(parts, unit):
                 yield unit, content
 
     def traced() -> Iterator[str]:
@@ -207,7 +207,17 @@ def trace_into(
 
 def missing_units(parts: Path, n_units: int) -> list[int]:
     """Units, counted from 0, that are not traced yet."""
-    return [n for n in range(n_units) if not _part(parts, n, TABLES[-1]).is_file()]
+    return [unit for unit in range(n_units) if not _is_traced(parts, unit)]
+
+
+def _is_traced(parts: Path, unit: int) -> bool:
+    """Whether a unit is there, and can be read: a lost machine may leave a file empty."""
+    try:
+        for name in TABLES:
+            pq.read_metadata(_part(parts, unit, name))
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 def collect(parts: Path, n_units: int, folder: Path) -> None:
@@ -377,7 +387,7 @@ def _traced(tracer: Tracer, generation_id: str, text: str) -> Trace:
     """Trace of one generation, or what says why there is none."""
     try:
         return tracer.trace(text, generation_id)
-    except (BrokenIndexError, MemoryError):
+    except BrokenIndexError:
         raise
     except Exception as error:
         return Trace(_failed(generation_id, text, error, tracer.settings), (), ())

@@ -130,8 +130,8 @@ def window_around(index: Index, position: Position, length: int, n_tokens: int) 
     # A character of which the match holds only the last bytes, or the first, is left out.
     char_start = len(before.decode("utf-8", "replace"))
     head = (before + inside).decode("utf-8", "replace")
-    cut = head.endswith("\ufffd") and text[len(head) - 1] != "\ufffd"
-    return Window(position, text, char_start, max(char_start, len(head) - cut))
+    cut = head.endswith("\ufffd") and after[:1] and 0x80 <= after[0] < 0xC0
+    return Window(position, text, char_start, max(char_start, len(head) - bool(cut)))
 
 
 def _window_of_text(

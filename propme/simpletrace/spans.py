@@ -72,6 +72,10 @@ def tokenise(text: str, index: Index) -> TracedText:
     stripped = text.strip()
     char_start = text.find(stripped) if stripped else len(text)
     ids, offsets = index.tokenizer.encode_with_offsets(stripped)
+    shares = len(ids) > 1 and offsets[1][0] < offsets[0][1]
+    if shares and not index.tokenizer.decode_inside(ids[:1]).strip():
+        # A space that a tokenizer puts before every text is given the text's first character.
+        offsets = [(0, 0), *offsets[1:]]
     return TracedText(
         text=text,
         char_start=char_start,
