@@ -161,7 +161,10 @@ class Tokenizer:
         tokens = np.asarray(ids, np.uint32)
         data, starts = self._spelling
         if tokens.size and int(tokens.max()) >= starts.size - 1:
-            raise BrokenIndexError(f"token {tokens.max()} is none of the index's tokenizer")
+            raise BrokenIndexError(
+                f"token {tokens.max()} is none of the index's tokenizer; the index is damaged, 'propme"
+                " index verify' says where"
+            )
         raw: bytes = spelt(tokens, data, starts).tobytes()
         return raw
 
