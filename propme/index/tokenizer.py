@@ -162,8 +162,8 @@ class Tokenizer:
         data, starts = self._spelling
         if tokens.size and int(tokens.max()) >= starts.size - 1:
             raise BrokenIndexError(
-                f"token {tokens.max()} is none of the index's tokenizer; the index is damaged, 'propme"
-                " index verify' says where"
+                f"token {tokens.max()} is none of the index's tokenizer, so the index is damaged;"
+                " 'propme index verify' says where"
             )
         raw: bytes = spelt(tokens, data, starts).tobytes()
         return raw
