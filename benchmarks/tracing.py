@@ -305,7 +305,7 @@ def workers_curve(path: Path, folder: Path) -> None:
         for attempt in range(2):
             start = time.perf_counter()
             parts = folder / f"parts-{number}-{attempt}"
-            trace_into(parts, "key", texts, address, settings, Workers(number))
+            trace_into(parts, "key", texts, len(texts), address, settings, Workers(number))
             wall[number] = time.perf_counter() - start
     print(f"  2 workers {wall[1] / wall[2]:.2f} times 1 worker")
 

@@ -17,7 +17,7 @@ from propme.corpus import Corpus
 from propme.errors import InputError
 from propme.files import alone, write_whole
 from propme.simpletrace import IndexAddress, TraceSettings, Workers, collect, trace_into
-from propme.simpletrace.batch import TABLES, UNIT, key_of, missing_units
+from propme.simpletrace.batch import TABLES, count_units, key_of
 
 _STATE = "trace.json"
 
@@ -72,7 +72,6 @@ def trace_files(
         merge(output)
         return True
     total = sum(1 for _ in texts)  # also finds what cannot be read, before hours of work
-    n_units = -(-total // UNIT)
     output.mkdir(parents=True, exist_ok=True)
     about = {
         "key": key,
@@ -80,7 +79,7 @@ def trace_files(
         "index": list(address.paths),
         "settings": asdict(settings),
         "generations": total,
-        "units": n_units,
+        "units": count_units(total),
         "shards": shard[1] if shard else 1,
         "propme": __version__,
         "finished": False,
@@ -92,7 +91,7 @@ def trace_files(
     with alone(output / f"shard-{shard[0]}-of-{shard[1]}" if shard else output / "parts"):
         if not _state(output)["finished"]:  # by another process, for which this one waited
             trace_into(
-                output / "parts", key, pairs, address, settings, workers, shard or (1, 1), total
+                output / "parts", key, pairs, total, address, settings, workers, shard or (1, 1)
             )
         if shard is None:
             merge(output)
@@ -117,16 +116,9 @@ def merge(output: Path) -> None:
     parts = output / "parts"
     with alone(output / "tables"):
         if not _state(output)["finished"]:
-            _require_shards(parts, state["units"], state["shards"])
-            collect(parts, state["units"], output / "tables")
+            collect(parts, state["units"], state["shards"], output / "tables")
             write_whole(output / _STATE, json.dumps(state | {"finished": True}, indent=1))
     shutil.rmtree(parts, ignore_errors=True)
-
-
-def _require_shards(parts: Path, n_units: int, n_shards: int) -> None:
-    missing = sorted({unit % n_shards + 1 for unit in missing_units(parts, n_units)})
-    if missing and n_shards > 1:
-        raise InputError(f"not finished yet: shard {missing} of {n_shards}", str(parts))
 
 
 def write_jsonl(output: Path) -> None:

@@ -395,9 +395,9 @@ def test_workers_are_checked() -> None:
 
 def test_parts_of_another_trace_are_refused(index: Path, tmp_path: Path) -> None:
     address = IndexAddress((str(index),))
-    trace_into(tmp_path / "parts", "one", [("a", "havet")], address, TraceSettings())
+    trace_into(tmp_path / "parts", "one", [("a", "havet")], 1, address, TraceSettings())
     with pytest.raises(InputError, match="unfinished trace of other texts"):
-        trace_into(tmp_path / "parts", "other", [("a", "havet")], address, TraceSettings())
+        trace_into(tmp_path / "parts", "other", [("a", "havet")], 1, address, TraceSettings())
 
 
 # --- a cluster, and an index larger than the memory -----------------------------------------------

@@ -133,8 +133,13 @@ def trace_table(
     marker = parts / "key"
     if marker.is_file() and marker.read_text(encoding="utf-8") != key:
         shutil.rmtree(parts)
-    n_units = trace_into(parts, key, texts, address, settings, workers, total=len(texts))
-    return read_parts(parts, n_units)
+    trace_into(parts, key, texts, len(texts), address, settings, workers)
+    return read_parts(parts, count_units(len(texts)))
+
+
+def count_units(n_texts: int) -> int:
+    """Units that so many texts make."""
+    return -(-n_texts // UNIT)
 
 
 def key_of(*parts: Any) -> str:
@@ -146,12 +151,12 @@ def trace_into(
     parts: Path,
     key: str,
     texts: Iterable[Text],
+    n_texts: int,
     address: IndexAddress,
     settings: TraceSettings,
     workers: Workers | None = None,
     shard: tuple[int, int] = (1, 1),
-    total: int | None = None,
-) -> int:
+) -> None:
     """Trace texts into a folder of parts, but for the units that are there already.
 
     Parameters
@@ -161,15 +166,10 @@ def trace_into(
     key : str
         Changes with anything that decides the result.
     texts : iterable of (id, text)
+    n_texts : int
+        Their number.
     shard : (k, n)
         Of the units, every n-th from the k-th on, from 1.
-    total : int, optional
-        Number of texts of all shards, for the progress bar.
-
-    Returns
-    -------
-    int
-        Units of all shards.
 
     Raises
     ------
@@ -178,31 +178,21 @@ def trace_into(
     BrokenIndexError
         The index is wrong. Any other error of one generation is told in its row of ``traces``.
     """
-    workers = workers or Workers()
     parts.mkdir(parents=True, exist_ok=True)
     _claim(parts, key)
-    n_units = 0
-
-    def missing() -> Iterator[tuple[int, list[Text]]]:
-        nonlocal n_units
-        k, n = shard
-        for unit, content in enumerate(_units(texts)):
-            n_units = unit + 1
-            if unit % n == k - 1 and not _is_traced(parts, unit):
-                yield unit, content
+    k, n = shard
+    missing = [u for u in missing_units(parts, count_units(n_texts)) if u % n == k - 1]
 
     def traced() -> Iterator[str]:
-        for unit, found in _results(missing(), address, settings, workers):
+        wanted = set(missing)
+        units = (each for each in enumerate(_units(texts)) if each[0] in wanted)
+        for unit, found in _results(units, address, settings, workers or Workers()):
             _keep(parts, unit, found)
             yield from found["traces"]["generation_id"].to_pylist()
 
-    if total is not None:
-        n_units = -(-total // UNIT)
-        todo = [unit for unit in missing_units(parts, n_units) if unit % shard[1] == shard[0] - 1]
-        total = sum(min(UNIT, total - unit * UNIT) for unit in todo)
+    total = sum(min(UNIT, n_texts - unit * UNIT) for unit in missing)
     for _ in track(traced(), "tracing", total=total, unit="generations"):
         pass
-    return n_units
 
 
 def missing_units(parts: Path, n_units: int) -> list[int]:
@@ -220,15 +210,18 @@ def _is_traced(parts: Path, unit: int) -> bool:
     return True
 
 
-def collect(parts: Path, n_units: int, folder: Path) -> None:
+def collect(parts: Path, n_units: int, n_shards: int, folder: Path) -> None:
     """Write the tables of a finished trace into ``folder``, a bounded part of them at a time.
 
     Raises
     ------
     InputError
-        Units are missing.
+        Units are missing; it says of which shards, if there are several.
     """
     missing = missing_units(parts, n_units)
+    if missing and n_shards > 1:
+        shards = sorted({unit % n_shards + 1 for unit in missing})
+        raise InputError(f"not finished yet: shard {shards} of {n_shards}", str(parts))
     if missing:
         raise InputError(f"{len(missing)} of {n_units} parts are not traced yet", str(parts))
     folder.mkdir(parents=True, exist_ok=True)
