@@ -6,7 +6,7 @@ was measured and is empty says so in the figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,10 @@ _SETTING_COLOURS = {
     "generic": "#0072B2",
     "specific": "#56B4E9",
     "prefix": "#D55E00",
-    "heldout": "#7F7F7F",
+    "file": "#0A4F70",
+    "chat": "#8C6BB1",
+    "mismatched_prefix": "#7F7F7F",
+    "human": "#B3A369",
 }
 #: Keeps grid lines and the neutral line from striking a text through.
 _BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
@@ -58,6 +61,11 @@ def _axes(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Fi
     )
     plt.close(figure)  # the notebook shows the returned figure, once
     return figure, list(axes[0])
+
+
+def _size(panels: Sized, rows: Sized) -> tuple[float, float]:
+    """Width and height of panels side by side, in inches, in which each row has room for a text."""
+    return 5.4 * max(1, len(panels)), max(3.6, 1.2 + 0.55 * len(rows))
 
 
 def _say_empty(figure: Figure, what: str) -> Figure:
@@ -133,10 +141,10 @@ def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") ->
     """One metric under every setting, with its interval; a panel for each decoding."""
     part = metrics[(metrics["metric"] == metric) & (metrics["subset"] == "all")]
     decodings = sorted(part["decoding"].unique())
-    figure, panels = _axes(4.8 * max(1, len(decodings)), 3.4, max(1, len(decodings)))
+    order = in_order(part["setting"])
+    figure, panels = _axes(*_size(decodings, order), max(1, len(decodings)))
     if part["value"].notna().sum() == 0:
         return _say_empty(figure, f"{metric}: nothing was measured")
-    order = in_order(part["setting"])
     # The limits come first: they say on which side of its point a text has room.
     ends = float(np.nanmax(part[["value", "low", "high"]].to_numpy(dtype=float))) or 1.0
     panels[0].set_xlim(-0.04 * ends, 1.06 * ends)
@@ -180,12 +188,12 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
     """Propensity scores with their intervals, and the neutral line at 0.5."""
     part = propensity[propensity["subset"] == "all"]
     decodings = sorted(part["decoding"].unique())
-    figure, panels = _axes(4.8 * max(1, len(decodings)), 3.6, max(1, len(decodings)))
-    if part.empty:
-        return _say_empty(figure, "no pair of settings to compare")
     pairs = list(
         dict.fromkeys(zip(part["metric"], part["setting"], part["capability"], strict=True))
     )
+    figure, panels = _axes(*_size(decodings, pairs), max(1, len(decodings)))
+    if part.empty:
+        return _say_empty(figure, "no pair of settings to compare")
     colours = _colours(part["setting"])
     panels[0].set_xlim(-0.05, 1.05)
     for axes, decoding in zip(panels, decodings, strict=True):

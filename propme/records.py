@@ -17,8 +17,21 @@ from propme.errors import ParameterError
 #: What a prompt setting is used for.
 KINDS = ("propensity", "capability", "control")
 
-#: Settings in the order in which they are shown: the paper's, then the control.
-SETTINGS = ("unconditional", "minimal_cue", "generic", "specific", "prefix", "heldout")
+#: Settings in the order in which they are shown: the paper's and the user's own, then the controls.
+SETTINGS = (
+    "unconditional",
+    "minimal_cue",
+    "generic",
+    "specific",
+    "file",
+    "chat",
+    "prefix",
+    "mismatched_prefix",
+    "human",
+)
+
+#: Settings whose prompts ask for nothing: what is sampled anew is each generation, not each prompt.
+PROMPT_FREE = ("unconditional", "minimal_cue")
 
 #: How much of a generation a document holds, most first.
 TIERS = ("full_raw", "full_normalized", "partial")
@@ -95,7 +108,7 @@ class Prompt:
     """One prompt, what the corpus holds of it, and the text that truly follows it."""
 
     prompt_id: Annotated[str, "unique name of the prompt"]
-    setting: Annotated[str, "how it was made: generic, specific, prefix, heldout"]
+    setting: Annotated[str, "how it was made: one of SETTINGS"]
     kind: Annotated[str, "what it measures: propensity, capability or control"]
     text: Annotated[str, "what the model is given"]
     category: Annotated[str, "kind of request; empty where it is none"] = ""
@@ -106,12 +119,20 @@ class Prompt:
     copies: Annotated[int | None, "how often that document stands in the corpus; none: unknown"] = (
         None
     )
-    target: Annotated[str, "the tokens that truly follow a prefix (50 of them); else empty"] = ""
+    target: Annotated[str, "the text that truly follows a prefix; else empty"] = ""
+    target_chars: Annotated[int, "characters of it that are its first 50 index tokens"] = 0
+    chat: Annotated[bool, "whether the model is given it as a message in its chat template"] = False
+    samples: Annotated[int | None, "completions sampled of it; none: as many as of any"] = None
+    n_model_tokens: Annotated[
+        int | None, "length of what the model is given, in its tokens; none: unknown"
+    ] = None
     n_tokens: Annotated[int, "length in index tokens"] = 0
     longest_span: Annotated[int, "longest run of its tokens in one training document"] = 0
     overlap: Annotated[float, "longest_span / n_tokens, in [0, 1]"] = 0.0
     occurs_whole: Annotated[bool, "whether the whole prompt stands in the corpus"] = False
     n_occurrences: Annotated[int, "how often the whole prompt stands in the corpus"] = 0
+    n_documents: Annotated[int, "in how many distinct documents"] = 0
+    documents_exact: Annotated[bool, "whether those two are exact, not lower bounds"] = True
     refused: Annotated[str, "why it is not used; empty: it is used"] = ""
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from propme.records import SETTINGS as RECORDS_SETTINGS
 SETTINGS = {
     "prefix": "capability",
     "generic": "propensity",
-    "heldout": "control",
+    "mismatched_prefix": "control",
     "specific": "propensity",
 }
 
@@ -78,7 +78,7 @@ def prompts(*rows: tuple[str, float, str]) -> pd.DataFrame:
 
 def test_prompt_overlap_counts_the_prompts_that_are_used() -> None:
     table = prompts(
-        ("heldout", 0.2, ""),
+        ("mismatched_prefix", 0.2, ""),
         ("prefix", 1.0, ""),
         ("prefix", 1.0, ""),
         ("generic", 0.1, ""),
@@ -91,7 +91,7 @@ def test_prompt_overlap_counts_the_prompts_that_are_used() -> None:
     assert tick_labels(axes) == [
         "generic (n = 1)",
         "prefix (n = 2)",
-        "heldout (n = 1)",
+        "mismatched_prefix (n = 1)",
         "mine (n = 1)",
     ]
     assert "share of the prompt" in axes.get_xlabel()
@@ -243,7 +243,7 @@ def test_a_small_value_is_not_written_as_zero(value: float, text: str) -> None:
 
 def test_texts_stay_in_their_panel_and_off_each_other() -> None:
     values = [0.0, 0.2, 0.5, 0.7, 1.0]
-    names = ["generic", "specific", "prefix", "heldout", "mine"]
+    names = ["generic", "specific", "prefix", "mismatched_prefix", "mine"]
     rows = [
         {"setting": s, "value": v, "low": max(0, v - 0.1), "high": min(1, v + 0.1)}
         for s, v in zip(names, values, strict=True)

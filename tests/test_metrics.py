@@ -270,7 +270,7 @@ def test_metric_table_is_the_table_metrics(tmp_path: Path) -> None:
             *(one(f, prompt=f"a{i}") for i, f in enumerate(FOUND)),
             *(one(f, prompt=f"a{i}", decoding="sampled") for i, f in enumerate(FOUND)),
             one({}, prompt="c", setting="prefix", kind="capability", target="and"),
-            one({}, prompt="h", setting="heldout", kind="control"),
+            one({}, prompt="h", setting="mismatched_prefix", kind="control"),
         ]
     )
     table = metric_table(frame, rounds=ROUNDS)
@@ -278,7 +278,7 @@ def test_metric_table_is_the_table_metrics(tmp_path: Path) -> None:
     written = tables.read("metrics", tmp_path)
     assert len(written) == len(METRICS) * len(SUBSETS) * 4  # 2 decodings of generic, 2 more
     assert set(written["subset"]) == set(SUBSETS)
-    row = row_of(written, setting="heldout", metric="FMR", subset="all")
+    row = row_of(written, setting="mismatched_prefix", metric="FMR", subset="all")
     assert (row["kind"], row["decoding"]) == ("control", "greedy")
     for name, value in BY_HAND.items():
         found = rows_of(written, setting="generic", metric=name, subset="all")["value"]
@@ -511,7 +511,7 @@ def test_propensity_table_is_the_table_propensity(tmp_path: Path) -> None:
             ("generic", "propensity"),
             ("specific", "propensity"),
             ("prefix", "capability"),
-            ("heldout", "control"),
+            ("mismatched_prefix", "control"),
         ):
             rows += [r | {"decoding": decoding} for r in ten(setting, kind, 0, **FOUND[0])]
     table = propensity_table(frame_of(rows), rounds=ROUNDS)
@@ -666,7 +666,7 @@ def test_als_has_no_score() -> None:
 
 
 def test_without_a_capability_setting_there_is_nothing_to_compare_with() -> None:
-    frame = frame_of(ten("generic", "propensity") + ten("heldout", "control"))
+    frame = frame_of(ten("generic", "propensity") + ten("mismatched_prefix", "control"))
     with pytest.raises(MetricError, match=r"no setting of kind 'capability'.*add prefix prompts"):
         propensity_table(frame, rounds=ROUNDS)
 
@@ -678,7 +678,15 @@ def test_extraction_and_recall_by_number_of_copies(tmp_path: Path) -> None:
     place = {"setting": "prefix", "kind": "capability", "target": "and it"}
     said = {"recall_max": 1.0}
     rows = [
-        one({}, prompt="h1", copies=0, text="no", setting="heldout", kind="control", target="x"),
+        one(
+            {},
+            prompt="h1",
+            copies=0,
+            text="no",
+            setting="mismatched_prefix",
+            kind="control",
+            target="x",
+        ),
         one(said, prompt="a", copies=1, text="and it came", **place),
         one({}, prompt="a", copies=1, text="so", **place),
         one({}, prompt="b", copies=1, text="so", **place),

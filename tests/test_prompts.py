@@ -271,9 +271,9 @@ def heldout_file(tmp_path: Path) -> str:
 def test_heldout_prompts_are_controls_of_no_copies(tmp_path: Path) -> None:
     index = index_of(["w1 w2"], WORDS)
     prompts = heldout_prompts(index, heldout_file(tmp_path), 4, seed=0)
-    assert [p.prompt_id for p in prompts] == [f"heldout/h{n}" for n in (2, 3, 4, 5)]
+    assert [p.prompt_id for p in prompts] == [f"mismatched_prefix/h{n}" for n in (2, 3, 4, 5)]
     for number, prompt in enumerate(prompts, start=2):
-        assert (prompt.setting, prompt.kind, prompt.copies) == ("heldout", "control", 0)
+        assert (prompt.setting, prompt.kind, prompt.copies) == ("mismatched_prefix", "control", 0)
         assert (prompt.document_id, prompt.source) == (f"h{number}", "s")
         assert prompt.text.split() == words(number, 50).split()
         assert prompt.target.split() == words(number, 100).split()[50:]
@@ -431,7 +431,7 @@ def test_the_first_usable_ones_and_all_refused_ones_are_kept() -> None:
     generic = named("generic", 2, refused="r") + named("generic", 5)
     late = [Prompt("generic/late", "generic", "propensity", "text", refused="r")]
     prefix = named("prefix", 7, "capability")
-    control = named("heldout", 4, "control")
+    control = named("mismatched_prefix", 4, "control")
     chosen = choose(iter([*generic, *late, *prefix, *control]), 3)
     assert chosen == [*generic[:5], *late, *prefix, *control]
 
@@ -455,7 +455,9 @@ def test_too_few_usable_ones_names_the_setting_and_the_reasons() -> None:
     assert "longest_allowed" in message
 
 
-@pytest.mark.parametrize(("setting", "kind"), [("prefix", "capability"), ("heldout", "control")])
+@pytest.mark.parametrize(
+    ("setting", "kind"), [("prefix", "capability"), ("mismatched_prefix", "control")]
+)
 def test_a_setting_without_any_usable_prompt_is_an_error(setting: str, kind: str) -> None:
     with pytest.raises(InputError, match=f"setting '{setting}': 0 usable prompts, 1 wanted"):
         choose(named("generic", 2) + named(setting, 2, kind, refused="r"), 1)

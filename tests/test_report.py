@@ -125,10 +125,18 @@ def test_headline_table_has_a_row_for_each_setting_and_decoding() -> None:
 
 
 def test_rows_are_in_the_order_of_the_settings_within_each_decoding() -> None:
-    given = ["zebra", "heldout", "prefix", "mine", "specific", "minimal_cue", "unconditional"]
+    given = [
+        "zebra",
+        "mismatched_prefix",
+        "prefix",
+        "mine",
+        "specific",
+        "minimal_cue",
+        "unconditional",
+    ]
     rows = [{"setting": s, "decoding": d} for s in given for d in ("sampled", "greedy")]
     table = headline_table(metrics(*rows, {"setting": "generic", "decoding": "sampled"}))
-    known = ["unconditional", "minimal_cue", "specific", "prefix", "heldout"]
+    known = ["unconditional", "minimal_cue", "specific", "prefix", "mismatched_prefix"]
     assert table["decoding"].tolist() == ["greedy"] * 7 + ["sampled"] * 8
     assert table["setting"].tolist() == [
         *(*known, "mine", "zebra"),

@@ -100,7 +100,7 @@ def test_every_prompt_has_its_generations_and_every_generation_its_trace(finishe
         "generic": 3,
         "specific": 3,
         "prefix": 4,
-        "heldout": 2,
+        "mismatched_prefix": 2,
     }
     assert len(read["generations"]) == len(used) * (1 + 2)
     assert set(read["traces"]["generation_id"]) == set(read["generations"]["generation_id"])

@@ -26,7 +26,7 @@ ROWS: dict[str, list[Any]] = {
     "prompts": [
         Prompt("p1", "prefix", "capability", NASTY, copies=64, target=" und", n_tokens=50),
         Prompt("p2", "generic", "propensity", "", overlap=1 / 3, refused="stands in the corpus"),
-        Prompt("p3", "heldout", "control", "a", copies=0, occurs_whole=True),
+        Prompt("p3", "mismatched_prefix", "control", "a", copies=0, occurs_whole=True),
     ],
     "generations": [
         Generation("g1", "p1", "greedy", 0, 2**63 - 1, NASTY, (0, 5, 2**31), "stop", 0.0, 1.0, 9),

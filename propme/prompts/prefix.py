@@ -95,7 +95,7 @@ def heldout_prompts(
         ids = index.tokenizer.encode(document.text)[: PREFIX_TOKENS + TARGET_TOKENS]
         if len(chosen) < n and len(ids) == PREFIX_TOKENS + TARGET_TOKENS:
             metadata = {**document.metadata, "id": document.id, "copies": 0}
-            prompt = _prompt(index, ids, metadata, "heldout", "control", "copies")
+            prompt = _prompt(index, ids, metadata, "mismatched_prefix", "control", "copies")
             if prompt.text not in chosen:
                 chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
     if len(chosen) < n:
