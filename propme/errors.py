@@ -27,6 +27,10 @@ class InputError(PropMeError, ValueError):
         return f"{where}: {self.message}"
 
 
+class TooLongError(InputError):
+    """A prompt and its completion do not fit into the model's context."""
+
+
 class ParameterError(PropMeError, ValueError):
     """A parameter is unknown or its value cannot be what was meant."""
 

@@ -110,16 +110,6 @@ def test_the_text_ends_at_the_first_end_token_and_says_so(generator):
         assert (len(g.token_ids) == 100) == (g.finish_reason == "length")
 
 
-def test_there_is_one_start_token_and_special_tokens_in_a_prompt_are_text(generator):
-    (empty, special) = prompts("", "<|endoftext|>")
-    assert generator._prompt_ids(empty, 1) == [0]
-    first, *rest = generator._prompt_ids(special, 1)
-    assert first == 0
-    assert rest
-    assert 0 not in rest
-    assert generator._tokenizer.decode(rest) == "<|endoftext|>"
-
-
 def test_prompts_that_do_not_fit_are_named_and_the_others_not(generator):
     short, long = prompts("And God said", "And God said " * 100)
     reasons = generator.too_long([short, long], 24)

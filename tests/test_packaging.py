@@ -107,7 +107,7 @@ LAYERS = (
     ("errors", "files"),
     ("records",),
     ("tables", "progress", "degenerate"),
-    ("corpus",),
+    ("corpus", "model_tokenizer"),
     ("index",),
     ("prompts",),
     ("generation",),

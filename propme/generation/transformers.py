@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from propme.errors import InputError, ParameterError
+from propme.errors import InputError, ParameterError, TooLongError
 from propme.generation.protocol import generation_id, sample_seed
+from propme.model_tokenizer import ModelTokenizer
 from propme.progress import track
 from propme.records import Decoding, Generation, Prompt
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 #: Parameters below which a step is too short to be shared between threads.
 _TINY_MODEL = 5_000_000
-
-
-class TooLongError(InputError):
-    """A prompt and its completion do not fit into the model's context."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,8 @@ class TransformersGenerator:
         self._model.generation_config = GenerationConfig()
         self._batch_size = batch_size
         self._ends = _end_tokens(self._tokenizer, self._model.config)
-        self._start = self._tokenizer.bos_token_id
+        context = getattr(self._model.config, "max_position_embeddings", None)
+        self._prompts = ModelTokenizer(self._tokenizer, context, model)
 
     def describe(self) -> dict[str, Any]:
         """What makes the generations."""
@@ -110,7 +108,7 @@ class TransformersGenerator:
             "device": self._device.type,
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "batch_size": self._batch_size,
-            "start_token": self._start,
+            "start_token": self._prompts.start_token,
             "end_tokens": sorted(self._ends),
             "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers")},
         }
@@ -128,7 +126,7 @@ class TransformersGenerator:
         tasks = [
             _Task(prompt, sample, ids)
             for prompt in prompts
-            for ids in [self._prompt_ids(prompt, decoding.max_new_tokens)]
+            for ids in [self._prompts.require_room(prompt, decoding.max_new_tokens)]
             for sample in range(decoding.samples)
         ]
         tasks.sort(key=lambda task: len(task.ids))
@@ -150,26 +148,6 @@ class TransformersGenerator:
         finally:
             torch.set_num_threads(before)
 
-    def _prompt_ids(self, prompt: Prompt, max_new_tokens: int) -> list[int]:
-        # What looks like a special token in a prompt is text, as it is in the corpus.
-        ids = list(
-            self._tokenizer.encode(prompt.text, add_special_tokens=False, split_special_tokens=True)
-        )
-        if self._start is not None:
-            ids.insert(0, self._start)
-        if not ids:
-            raise InputError(
-                "the prompt is empty and the model has no start token", prompt.prompt_id
-            )
-        context = getattr(self._model.config, "max_position_embeddings", None)
-        if context is not None and len(ids) + max_new_tokens > context:
-            raise TooLongError(
-                f"{len(ids)} tokens and {max_new_tokens} new ones do not fit into the model's"
-                f" context of {context}; lower max_new_tokens or shorten the prompt",
-                prompt.prompt_id,
-            )
-        return ids
-
     def too_long(self, prompts: Sequence[Prompt], max_new_tokens: int) -> dict[str, str]:
         """Prompts that do not fit into the model's context with their completion: id and why.
 
@@ -181,7 +159,7 @@ class TransformersGenerator:
         reasons: dict[str, str] = {}
         for prompt in prompts:
             try:
-                self._prompt_ids(prompt, max_new_tokens)
+                self._prompts.require_room(prompt, max_new_tokens)
             except TooLongError as error:
                 reasons[prompt.prompt_id] = error.message
                 if len(reasons) == len(prompts):
