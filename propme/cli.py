@@ -70,7 +70,7 @@ def _add_trace_command(commands: Any) -> None:
     )
     trace.add_argument("--index", nargs="+", metavar="DIR", help="one, or several opened as one")
     trace.add_argument(
-        "--input", nargs="+", metavar="FILE", help=".jsonl (.gz, .zst), .json, .parquet, .txt"
+        "--input", nargs="+", metavar="FILE", help=".jsonl (.gz, .zst), .json, .csv, .parquet, .txt"
     )
     trace.add_argument("--output", required=True, type=Path, metavar="DIR")
     trace.add_argument("--mode", default="mixed", help="mixed (default) or text")
@@ -117,7 +117,7 @@ def _add_index_commands(commands: Any) -> None:
             nargs="+",
             required=True,
             metavar="PATH",
-            help=".jsonl (.gz, .zst), .json, .parquet, .txt; folders, globs; a dataset's name",
+            help=".jsonl (.gz, .zst), .json, .csv, .parquet, .txt; folders, globs, datasets",
         )
         parser.add_argument("--tokenizer", required=True, help="folder, file, hub name, or 'bytes'")
         parser.add_argument("--shards", type=_positive, help="this many; default: by the memory")

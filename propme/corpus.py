@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import glob
 import gzip
@@ -24,6 +25,7 @@ from propme.records import Document
 
 _ROWS_AT_A_TIME = 1000
 _SHORT_BLOCK = 1 << 15
+_LONGEST_CELL = 1 << 30
 
 #: A row as its file gives it: where it stands (line, row or element, from 1), and its content:
 #: bytes of JSON that are still to be parsed, or a parsed object.
@@ -39,7 +41,7 @@ def read_documents(
     ----------
     path : Path
         ``.jsonl`` (also ``.gz`` or ``.zst``): an object a line. ``.json``: one array of objects.
-        ``.parquet``: a row a document. ``.txt``: the file is one document.
+        ``.parquet``, ``.csv`` with a heading: a row a document. ``.txt``: the file is one document.
     text_field : str
         Key of the text. It must be there and be a string; it may be empty.
     id_field : str
@@ -345,6 +347,23 @@ def _arrow_damage_told(path: Path) -> Iterator[None]:
         raise InputError(f"not a readable {path.suffix[1:]} file: {error}", str(path)) from error
 
 
+def _csv_rows(path: Path, raw: BinaryIO) -> Iterator[Row]:
+    csv.field_size_limit(_LONGEST_CELL)
+    rows = csv.DictReader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), strict=True)
+    line = 1
+    try:
+        for row in rows:
+            line += 1
+            if None in row:
+                raise InputError("the row has more cells than the heading", str(path), line)
+            yield line, row
+            line = rows.line_num  # a cell may hold several lines
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason} after line {line}", str(path)) from error
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", str(path), line + 1) from error
+
+
 def _text_file(path: Path, raw: BinaryIO) -> Iterator[Row]:
     try:
         yield 1, {"text": raw.read().decode("utf-8")}
@@ -402,6 +421,7 @@ _READERS: dict[str, Callable[[Path, BinaryIO], Iterator[Row]]] = {
     ".jsonl.gz": _gzip_lines,
     ".jsonl.zst": _zstd_lines,
     ".json": _json_array,
+    ".csv": _csv_rows,
     ".parquet": _parquet_rows,
     ".arrow": _arrow_rows,
     ".txt": _text_file,
@@ -464,6 +484,8 @@ def _document(
     if not isinstance(row, bytes) or b"\\u" in row:
         _refuse_lone_surrogates(record, path, line)
     own_id = record.get(id_field)
+    if own_id == "" and path.suffix == ".csv":  # an empty cell is no value
+        own_id = None
     return Document(
         id=f"{name}:{line}" if own_id is None else str(own_id),
         text=text,

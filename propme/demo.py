@@ -49,6 +49,7 @@ class DemoSettings:
 
     copies: tuple[int, ...] = (1, 4, 16, 32, 64)
     documents_per_group: int = 10
+    human_texts: int = 60
     background_characters: int = 620_000
     passage_characters: int = 400
     vocabulary: int = 1024
@@ -74,6 +75,7 @@ class Demo:
 
     corpus: Path
     heldout: Path
+    human: Path
     model: Path
 
 
@@ -81,7 +83,8 @@ def ensure_demo(cache: Path, settings: DemoSettings | None = None) -> Demo:
     """Write the corpus and train the model, or use those that an earlier call left in ``cache``."""
     settings = settings or DemoSettings()
     folder = cache / f"demo-{settings.fingerprint}"
-    demo = Demo(folder / "corpus.jsonl", folder / "heldout.jsonl", folder / "model")
+    names = ("corpus.jsonl", "heldout.jsonl", "human.jsonl", "model")
+    demo = Demo(*(folder / name for name in names))
     cache.mkdir(parents=True, exist_ok=True)
     with alone(folder):  # two runs may want it at once
         if not folder.exists():
@@ -151,7 +154,10 @@ def read_passages(passage_characters: int) -> list[dict[str, Any]]:
 
 
 def write_corpus(folder: Path, settings: DemoSettings) -> None:
-    """Write ``corpus.jsonl``, planted copies shuffled in, and ``heldout.jsonl``."""
+    """Write ``corpus.jsonl``, planted copies shuffled in, ``heldout.jsonl`` and ``human.jsonl``.
+
+    Both of the latter are passages that are not in the corpus.
+    """
     rng = np.random.default_rng(settings.seed)
     passages = read_passages(settings.passage_characters)
     order = iter([passages[i] for i in rng.permutation(len(passages))])
@@ -168,6 +174,8 @@ def write_corpus(folder: Path, settings: DemoSettings) -> None:
         corpus.append(document | {"planted": False})
     _write_jsonl(folder / "corpus.jsonl", [corpus[i] for i in rng.permutation(len(corpus))])
     _write_jsonl(folder / "heldout.jsonl", heldout)
+    human = [_described(next(order), 0) for _ in range(settings.human_texts)]
+    _write_jsonl(folder / "human.jsonl", human)
 
 
 def _described(passage: dict[str, Any], copies: int) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def measured_generations(
     """
     of_prompt = prompts[
         ["prompt_id", "setting", "kind", "category", "source", "licence", "copies", "target"]
-    ]
+    ].assign(target=_first_50_tokens(prompts))
     frame = generations.merge(of_prompt, on="prompt_id", how="left", validate="many_to_one")
     frame = frame.merge(traces, on="generation_id", how="left", validate="one_to_one")
     for column, table in (("setting", "prompts"), ("n_tokens", "traces")):
@@ -164,6 +164,14 @@ def measured_generations(
         for text, target in zip(frame["text"], frame["target"], strict=True)
     ]
     return frame
+
+
+def _first_50_tokens(prompts: pd.DataFrame) -> list[str]:
+    """The part of each target that a completion is compared with."""
+    return [
+        target[:n] if n else target
+        for target, n in zip(prompts["target"], prompts["target_chars"], strict=True)
+    ]
 
 
 def metric_table(

@@ -62,6 +62,10 @@ class ModelTokenizer:
         """Tokens of a text alone, without any special token."""
         return list(self._backend.encode(text, add_special_tokens=False, split_special_tokens=True))
 
+    def count(self, text: str) -> int:
+        """Length of a text in the model's tokens."""
+        return len(self.encode(text))
+
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """What the model is given for a prompt: at most one start token, then its text.
 

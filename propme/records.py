@@ -110,10 +110,10 @@ class Prompt:
     prompt_id: Annotated[str, "unique name of the prompt"]
     setting: Annotated[str, "how it was made: one of SETTINGS"]
     kind: Annotated[str, "what it measures: propensity, capability or control"]
-    text: Annotated[str, "what the model is given"]
+    text: Annotated[str, "what the model is given; of setting human, what a person wrote"]
     category: Annotated[str, "kind of request; empty where it is none"] = ""
     language: Annotated[str, "language code; empty where unknown"] = ""
-    document_id: Annotated[str, "document a prefix was cut from; empty for other settings"] = ""
+    document_id: Annotated[str, "document it was made from; empty: none"] = ""
     source: Annotated[str, "source of that document, from its metadata"] = ""
     licence: Annotated[str, "licence of that document, from its metadata"] = ""
     copies: Annotated[int | None, "how often that document stands in the corpus; none: unknown"] = (
@@ -126,7 +126,7 @@ class Prompt:
     n_model_tokens: Annotated[
         int | None, "length of what the model is given, in its tokens; none: unknown"
     ] = None
-    n_tokens: Annotated[int, "length in index tokens"] = 0
+    n_tokens: Annotated[int, "length in index tokens, without white space at its ends"] = 0
     longest_span: Annotated[int, "longest run of its tokens in one training document"] = 0
     overlap: Annotated[float, "longest_span / n_tokens, in [0, 1]"] = 0.0
     occurs_whole: Annotated[bool, "whether the whole prompt stands in the corpus"] = False

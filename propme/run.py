@@ -34,7 +34,7 @@ from propme.records import decodings
 
 STAGES = ("1_prompts", "2_generation", "3_tracing", "4_analysis")
 
-#: Given as ``corpus``, ``heldout`` or ``model``: the demonstration's, made when first used.
+#: Given as ``corpus``, ``heldout``, ``human`` or ``model``: the demonstration's.
 DEMO = "demo"
 
 _PACKAGES = (
@@ -71,10 +71,10 @@ def resolve(path: str) -> Path:
         raise ParameterError(f"path {path!r}: {error}") from error
 
 
-def existing(name: str) -> str:
-    """The absolute path of what is there, or, where nothing is, the name as it was given."""
+def existing(name: str, reserved: Sequence[str] = ()) -> str:
+    """The absolute path of what is there; a reserved word or a name of nothing as it was given."""
     path = resolve(name)
-    return str(path) if name and path.exists() else name
+    return str(path) if name and name not in reserved and path.exists() else name
 
 
 def notebook_path(stage: str) -> Path:
@@ -165,9 +165,9 @@ class RunFolder:
         return inputs
 
     def input_path(self, name: str) -> str:
-        """Path (or hub name) of an input: ``corpus``, ``heldout``, ``model`` or ``index``.
+        """Path (or hub name) of an input: ``corpus``, ``heldout``, ``human``, ``model``, ``index``.
 
-        Empty for ``heldout`` where none was given.
+        Empty for ``heldout`` and ``human`` where none was given.
         """
         return self.inputs.get(name, {"path": ""})["path"]
 
@@ -211,6 +211,7 @@ def prepare_inputs(
     *,
     corpus: str,
     heldout: str,
+    human: str,
     model: str,
     tokenizer: str,
     index: str,
@@ -218,12 +219,12 @@ def prepare_inputs(
     id_field: str,
     cache: str,
 ) -> pd.DataFrame:
-    """Find or make corpus, held-out documents, model and index, and record them in ``run.json``.
+    """Find or make the inputs and the index of the corpus, and record them in ``run.json``.
 
     Parameters
     ----------
-    corpus, heldout, model : str
-        Paths (a hub name for the model), or ``demo``. ``heldout`` may be empty.
+    corpus, heldout, human, model : str
+        Paths (a hub name for the model), or ``demo``. ``heldout`` and ``human`` may be empty.
     tokenizer : str
         Tokenizer of the index: a folder, file or hub name. Empty: the model's.
     index : str
@@ -240,7 +241,8 @@ def prepare_inputs(
     """
     from propme.index import open_index
 
-    paths = _input_paths(corpus, heldout, model, resolve(cache))
+    given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
+    paths = _input_paths(given, resolve(cache))
     hashes = {name: _content_hash(path) for name, path in paths.items()}
     if index:
         folder = resolve(index)
@@ -267,13 +269,13 @@ def _require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
         raise InputError(f"this index was built from another corpus than {corpus}", str(index))
 
 
-def _input_paths(corpus: str, heldout: str, model: str, cache: Path) -> dict[str, str]:
-    given = {"corpus": corpus, "heldout": heldout, "model": model}
+def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
     paths = {name: value for name, value in given.items() if value}
     if len({value == DEMO for value in paths.values()}) > 1:
         raise InputError(
-            f"'{DEMO}' stands for the demonstration's corpus, held-out documents and model, which"
-            f" belong together; here they are {paths}: name your own, or leave heldout empty",
+            f"'{DEMO}' stands for the demonstration's corpus, held-out documents, texts and model,"
+            f" which belong together; here they are {paths}: name your own, or leave heldout and"
+            " human empty",
             DEMO,
         )
     if DEMO in paths.values():
@@ -337,7 +339,9 @@ def effective_parameters(
 _LEAST = {
     "n_prompts": 1,
     "n_prefix": 1,
-    "n_heldout": 0,
+    "n_prompt_free": 0,
+    "n_mismatched": 0,
+    "n_human": 0,
     "longest_allowed": 0,
     "batch_size": 1,
     "bootstrap_rounds": 1,
@@ -350,6 +354,7 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
     from propme.index import require_engine
     from propme.metrics import require_propensity_metrics
+    from propme.prompts import PrefixCut, require_language
     from propme.simpletrace import TraceSettings, Workers
 
     for name, least in _LEAST.items():
@@ -361,8 +366,10 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     Workers(effective["workers"], effective["tracing_backend"])
     require_propensity_metrics(effective["propensity_metrics"])
     require_engine(effective["engine"])
-    if not all(type(copies) is int for copies in effective["copies"]):
-        raise ParameterError(f"copies must be whole numbers, not {effective['copies']}")
+    PrefixCut(effective["prefix_tokens"], effective["prefix_position"])
+    require_language(effective["prompt_language"])
+    if effective["strata"] and not effective["stratify_by"]:
+        raise ParameterError("strata are given, and not of which metadata key: set stratify_by")
 
 
 def run(

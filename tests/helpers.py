@@ -53,6 +53,22 @@ def byte_tokenizer(texts: Iterable[str] = (), merges: int = 0) -> Tokenizer:
     return Tokenizer(backend)
 
 
+def metaspace_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """A BPE whose words carry a mark for the space before them, the first one too, as Llama 2's.
+
+    A newline or a quote is one more sign of the word behind it.
+    """
+    unknown = "<unk>"
+    backend = Backend(models.BPE(unk_token=unknown))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=[unknown], show_progress=False
+    )
+    backend.train_from_iterator(texts, trainer)
+    return Tokenizer(backend)
+
+
 def index_of(
     texts: Sequence[str], tokenizer: Tokenizer, metadata: Sequence[dict[str, Any]] | None = None
 ) -> BruteForceIndex:

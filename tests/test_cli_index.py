@@ -115,7 +115,7 @@ def test_estimate_is_about_right(
     [
         (["--input", "missing.jsonl", *TOKENIZER], "missing.jsonl: no such file"),
         (["--input", "corpus", "--tokenizer", "corpus"], "no fast tokenizer could be loaded"),
-        (["--input", "corpus/a.csv", *TOKENIZER], "unknown kind of corpus"),
+        (["--input", "corpus/a.docx", *TOKENIZER], "unknown kind of corpus"),
     ],
 )
 def test_an_input_that_is_none_is_told(
@@ -127,7 +127,7 @@ def test_an_input_that_is_none_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    (corpus / "a.csv").write_text("")
+    (corpus / "a.docx").write_text("")
     output = ["--output", "index"] if action == "build" else []
     assert index_command(action, *arguments, *output) == 1
     assert message in error_of(capsys)

@@ -166,7 +166,7 @@ def test_a_folder_is_no_corpus(tmp_path: Path) -> None:
     assert "no such file" in error_of(tmp_path / "c.jsonl").message
 
 
-@pytest.mark.parametrize("name", ["c.csv", "c.md", "jsonl", "c.gz", "c.zst"])
+@pytest.mark.parametrize("name", ["c.docx", "c.md", "jsonl", "c.gz", "c.zst"])
 def test_an_unknown_kind_of_file_is_named(tmp_path: Path, name: str) -> None:
     message = error_of(write(tmp_path, GOOD, name)).message
     assert "unknown kind" in message
@@ -280,6 +280,37 @@ def test_columns_that_json_has_not_are_kept(tmp_path: Path) -> None:
     assert documents[0].metadata["day"] == row["day"]
     assert documents[0].metadata["raw"] == row["raw"]
     assert documents[1].metadata["day"] is None
+
+
+def test_a_csv_file_has_a_heading_and_cells_of_several_lines(tmp_path: Path) -> None:
+    data = '\ufeffid,text,n\r\nx,"å, ""b""\nc",1\r\n,d,\r\n"","",""\r\n'.encode()
+    assert list(read_documents(write(tmp_path, data, "c.csv"))) == [
+        Document("x", 'å, "b"\nc', {"n": "1"}, "c.csv", 2),
+        Document("c.csv:4", "d", {"n": ""}, "c.csv", 4),
+        Document("c.csv:5", "", {"n": ""}, "c.csv", 5),
+    ]
+    long = f"text\n{'a' * 500_000}\n".encode()
+    (document,) = read_documents(write(tmp_path, long, "long.csv"))
+    assert len(document.text) == 500_000
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "message"),
+    [
+        (b"text\na\nb,c\n", 3, "more cells than the heading"),
+        (b"id,text\nx,a\ny\n", 3, "field 'text' is NoneType"),
+        (b'text\n"a\n', 2, "not CSV"),
+        (b"text\na\n\xe5\n", None, "not UTF-8"),
+        (b"body\na\n", 2, r"no field 'text'; fields here: \['body'\]"),
+        (b"text\n", None, "no document"),
+    ],
+)
+def test_csv_that_is_none_is_named(
+    data: bytes, line: int | None, message: str, tmp_path: Path
+) -> None:
+    error = error_of(write(tmp_path, data, "c.csv"))
+    assert re.search(message, error.message)
+    assert error.line == line
 
 
 def test_a_text_file_is_a_document(tmp_path: Path) -> None:

@@ -110,13 +110,6 @@ def test_the_text_ends_at_the_first_end_token_and_says_so(generator):
         assert (len(g.token_ids) == 100) == (g.finish_reason == "length")
 
 
-def test_prompts_that_do_not_fit_are_named_and_the_others_not(generator):
-    short, long = prompts("And God said", "And God said " * 100)
-    reasons = generator.too_long([short, long], 24)
-    assert list(reasons) == [long.prompt_id]
-    assert "context of 256" in reasons[long.prompt_id]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"batch_size": 0}, "batch_size"), ({"device": "nowhere"}, "device 'nowhere'")],

@@ -26,11 +26,14 @@ def tiny_parameters(output, cache):
         "cache": str(cache),
         "corpus": str(demo.corpus),
         "heldout": str(demo.heldout),
+        "human": str(demo.human),
         "model": str(demo.model),
         "n_prompts": 3,
         "n_prefix": 2,
-        "copies": [1, 32],
-        "n_heldout": 2,
+        "strata": [1, 32],
+        "n_mismatched": 2,
+        "n_human": 4,
+        "n_prompt_free": 3,
         "samples": 2,
         "max_new_tokens": 20,
         "bootstrap_rounds": 200,
@@ -101,8 +104,15 @@ def test_every_prompt_has_its_generations_and_every_generation_its_trace(finishe
         "specific": 3,
         "prefix": 4,
         "mismatched_prefix": 2,
+        "human": 4,
+        "unconditional": 1,
+        "minimal_cue": 3,
     }
-    assert len(read["generations"]) == len(used) * (1 + 2)
+    made = read["generations"].merge(used[["prompt_id", "setting"]], on="prompt_id")
+    # Greedy once; sampled twice, without a prompt three times or each cue once, a human text once.
+    of_each = {"generic": 3 * 3, "specific": 3 * 3, "prefix": 4 * 3, "mismatched_prefix": 2 * 3}
+    of_each |= {"human": 4 * 2, "unconditional": 1 + 3, "minimal_cue": 3 + 3}
+    assert made["setting"].value_counts().to_dict() == of_each
     assert set(read["traces"]["generation_id"]) == set(read["generations"]["generation_id"])
     assert set(read["generations"]["temperature"]) == {0.0, 0.8}
 
@@ -218,7 +228,7 @@ def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch
 
     monkeypatch.setattr(propme.index, "build_index", refuse)
     given = yaml.safe_load(parameter_file.read_text())
-    keys = ("corpus", "heldout", "model", "cache")
+    keys = ("corpus", "heldout", "human", "model", "cache")
     inputs = runs.prepare_inputs(
         runs.open_run(given["output"]),
         **{key: given[key] for key in keys},
@@ -227,7 +237,7 @@ def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch
         text_field="text",
         id_field="id",
     )
-    assert list(inputs.index) == ["corpus", "heldout", "model", "index"]
+    assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index"]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +302,10 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
         ({"engine": "infinigram"}, "engine 'infinigram' is unknown"),
         ({"propensity_metrics": ["ALS"]}, "ALS is not in"),
         ({"propensity_metrics": ["NVRR"]}, "unknown metric 'NVRR'"),
-        ({"copies": ["1"]}, "copies must be whole numbers"),
+        ({"stratify_by": ""}, "strata are given"),
+        ({"prefix_tokens": 0}, "prefix_tokens must be at least 1"),
+        ({"prefix_position": "end"}, "'end' is none of start, random"),
+        ({"prompt_language": "fr"}, "'fr' is none of auto, da, en"),
         ({"greedy": False, "samples": 0}, "nothing to generate"),
     ],
 )
@@ -326,7 +339,7 @@ def test_what_came_of_another_table_is_removed_with_it(tmp_path):
 
 def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
     with pytest.raises(InputError, match="belong together"):
-        runs._input_paths(str(tiny_demo().corpus), "demo", str(tiny_demo().model), tmp_path)
+        runs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
 
 
 def test_an_index_of_another_corpus_is_refused(finished, tmp_path):
@@ -344,6 +357,7 @@ def test_a_missing_corpus_is_named(tmp_path):
             runs.open_run(str(tmp_path)),
             corpus="nowhere.jsonl",
             heldout="",
+            human="",
             model=str(tiny_demo().model),
             tokenizer="",
             index="",

@@ -11,6 +11,7 @@ from propme.demo import Demo, DemoSettings, ensure_demo
 SETTINGS = DemoSettings(
     copies=(1, 32),
     documents_per_group=3,
+    human_texts=6,
     background_characters=30_000,
     vocabulary=512,
     layers=1,

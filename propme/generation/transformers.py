@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from propme.errors import InputError, ParameterError, TooLongError
+from propme.errors import InputError, ParameterError
 from propme.generation.protocol import generation_id, sample_seed
 from propme.model_tokenizer import ModelTokenizer
 from propme.progress import track
@@ -127,7 +127,7 @@ class TransformersGenerator:
             _Task(prompt, sample, ids)
             for prompt in prompts
             for ids in [self._prompts.require_room(prompt, decoding.max_new_tokens)]
-            for sample in range(decoding.samples)
+            for sample in range(_n_samples(prompt, decoding))
         ]
         tasks.sort(key=lambda task: len(task.ids))
         batches = [tasks[i : i + self._batch_size] for i in range(0, len(tasks), self._batch_size)]
@@ -147,24 +147,6 @@ class TransformersGenerator:
             yield
         finally:
             torch.set_num_threads(before)
-
-    def too_long(self, prompts: Sequence[Prompt], max_new_tokens: int) -> dict[str, str]:
-        """Prompts that do not fit into the model's context with their completion: id and why.
-
-        Raises
-        ------
-        TooLongError
-            None of them fits.
-        """
-        reasons: dict[str, str] = {}
-        for prompt in prompts:
-            try:
-                self._prompts.require_room(prompt, max_new_tokens)
-            except TooLongError as error:
-                reasons[prompt.prompt_id] = error.message
-                if len(reasons) == len(prompts):
-                    raise
-        return reasons
 
     def _complete(
         self, tasks: Sequence[_Task], decoding: Decoding, seed: int
@@ -219,6 +201,10 @@ class TransformersGenerator:
             ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _n_samples(prompt: Prompt, decoding: Decoding) -> int:
+    return decoding.samples if decoding.temperature == 0 else prompt.samples or decoding.samples
 
 
 def _first_line(error: Exception) -> str:

@@ -1,14 +1,41 @@
 """Stage 1: the prompts of each setting, and what the corpus holds of them."""
 
-from propme.prompts.audit import audit, choose
-from propme.prompts.prefix import heldout_prompts, prefix_prompts
-from propme.prompts.requests import read_requests, shipped_sets
+from propme.prompts.audit import audit, choose, fit, require_contrast
+from propme.prompts.held_out import human_prompts, sentence_prompts
+from propme.prompts.prefix import PrefixCut, mismatched_prefix_prompts, prefix_prompts
+from propme.prompts.prompt_free import minimal_cue_prompts, unconditional_prompts
+from propme.prompts.requests import as_messages, read_requests, shipped_sets
+from propme.prompts.specific import (
+    MADE,
+    requests_about,
+    require_language,
+    specific_set,
+    written_requests,
+)
+from propme.prompts.summary import lengths_by_setting, overlap_by_setting
+from propme.prompts.topics import find_topics
 
 __all__ = [
+    "MADE",
+    "PrefixCut",
+    "as_messages",
     "audit",
     "choose",
-    "heldout_prompts",
+    "find_topics",
+    "fit",
+    "human_prompts",
+    "lengths_by_setting",
+    "minimal_cue_prompts",
+    "mismatched_prefix_prompts",
+    "overlap_by_setting",
     "prefix_prompts",
     "read_requests",
+    "requests_about",
+    "require_contrast",
+    "require_language",
+    "sentence_prompts",
     "shipped_sets",
+    "specific_set",
+    "unconditional_prompts",
+    "written_requests",
 ]

@@ -2,140 +2,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from propme.corpus import read_documents
-from propme.errors import InputError
+from propme.errors import InputError, ParameterError
 from propme.index.protocol import Index
+from propme.index.tokenizer import Tokenizer
+from propme.prompts.drawing import draw_documents, random_documents
 from propme.records import Prompt, metadata_field
 
-#: Tokens of a document that the model is given, and that it is then expected to continue with.
-PREFIX_TOKENS = 50
+#: Tokens of a document that its completion is compared with.
 TARGET_TOKENS = 50
+
+POSITIONS = ("start", "random")
 
 #: Documents looked at before giving up, so that memory does not grow with the index.
 _MOST_DRAWS = 100_000
 
 
+@dataclass(frozen=True)
+class PrefixCut:
+    """Where a document is cut in two.
+
+    Attributes
+    ----------
+    tokens : int
+        Length of the prefix in index tokens.
+    position : str
+        ``start``: the document's first tokens. ``random``: from a place that the seed decides, at
+        which 50 tokens follow the prefix.
+    continuation : int
+        Tokens of the true continuation that are kept, or as many as there are; at least 50 of the
+        index's. Give the longest completion.
+    count : callable, optional
+        Counts a text in tokens of the model; without it, the index's tokens are counted.
+    copies_field : str
+        Metadata field that says how often a document stands in the corpus.
+    """
+
+    tokens: int = 50
+    position: str = "start"
+    continuation: int = TARGET_TOKENS
+    count: Callable[[str], int] | None = None
+    copies_field: str = "copies"
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ParameterError(f"prefix_tokens must be at least 1, not {self.tokens}")
+        if self.position not in POSITIONS:
+            raise ParameterError(
+                f"prefix_position {self.position!r} is none of {', '.join(POSITIONS)}"
+            )
+
+    @property
+    def least_tokens(self) -> int:
+        """Shortest document that can be cut; 100 tokens where the prefix has 50 or less."""
+        return max(2 * TARGET_TOKENS, self.tokens + TARGET_TOKENS)
+
+    def start(self, length: int, rng: np.random.Generator) -> int:
+        """First token of the prefix in a document of so many."""
+        if self.position == "start":
+            return 0
+        return int(rng.integers(length - self.tokens - TARGET_TOKENS + 1))
+
+
 def prefix_prompts(
-    index: Index, n: int, seed: int, copies_field: str = "copies", copies: Iterable[int] = ()
+    index: Index,
+    n: int,
+    seed: int,
+    cut: PrefixCut = PrefixCut(),
+    stratify_by: str = "",
+    strata: Sequence[Any] = (),
 ) -> list[Prompt]:
-    """First 50 tokens of training documents of at least 100 tokens.
+    """Prefixes of training documents of at least 100 tokens, 50 tokens long unless ``cut`` differs.
 
     Parameters
     ----------
     n : int
-        How many; with ``copies``, how many of each number of copies.
+        How many; with ``strata``, how many of each.
     seed : int
         Decides the draw: uniform over the documents as the corpus holds them, without replacement,
         so that a document that stands there ten times is ten times as likely. Equal prompts are
         kept once.
-    copies_field : str
-        Metadata field that says how often a document stands in the corpus.
-    copies : iterable of int
-        Draw the same number from each of these numbers of copies. Empty: draw from all documents.
+    cut : PrefixCut
+        Length and place of the prefix, and how much of what follows is kept.
+    stratify_by, strata : str, sequence
+        Draw the same number from each of these values of a metadata field. No strata: draw from
+        all documents alike.
 
     Raises
     ------
     InputError
-        Fewer such documents than asked for.
+        Fewer such documents than asked for, among the 100 000 looked at where there are more.
     """
-    copies = tuple(copies)
-    wanted: dict[int | None, int] = dict.fromkeys(copies, n) if copies else {None: n}
+    wanted: dict[Any, int] = dict.fromkeys(strata, n) if strata else {None: n}
+    rng = np.random.default_rng([seed, 1])
     chosen: dict[str, Prompt] = {}
-    for shard, document in _random_documents(index, seed):
+    for shard, document in random_documents(index, seed, _MOST_DRAWS):
         if not any(wanted.values()):
             break
-        if index.document_length(shard, document) < PREFIX_TOKENS + TARGET_TOKENS:
+        length = index.document_length(shard, document)
+        if length < cut.least_tokens:
             continue
         metadata = index.metadata(shard, document)
-        stratum = _int_or_none(metadata.get(copies_field)) if copies else None
+        stratum = _plain(metadata.get(stratify_by)) if strata else None
         if not wanted.get(stratum):
             continue
-        ids = index.document_tokens(shard, document, 0, PREFIX_TOKENS + TARGET_TOKENS)
-        prompt = _prompt(index, ids, metadata, "prefix", "capability", copies_field)
-        if prompt.text not in chosen:
+        tokens = partial(index.document_tokens, shard, document)
+        prompt = _prompt(index.tokenizer, tokens, cut.start(length, rng), cut, metadata)
+        if prompt.text and prompt.text not in chosen:
             chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
             wanted[stratum] -= 1
-    missing = {stratum: count for stratum, count in wanted.items() if count}
-    if missing:
-        of_copies = f" with {copies_field} = {list(missing)}" if copies else ""
-        raise InputError(
-            f"too few documents of >= {PREFIX_TOKENS + TARGET_TOKENS} tokens{of_copies}:"
-            f" {sum(missing.values())} prefixes missing of {n} each; ask for fewer"
-            " (parameter n_prefix), or see the length of the documents",
-            "index",
-        )
+    _require_all(wanted, n, cut, stratify_by if strata else "")
     return sorted(chosen.values(), key=lambda prompt: (prompt.copies or 0, prompt.prompt_id))
 
 
-def heldout_prompts(
-    index: Index, path: str, n: int, seed: int, text_field: str = "text", id_field: str = "id"
+def _require_all(wanted: Mapping[Any, int], n: int, cut: PrefixCut, stratify_by: str) -> None:
+    missing = {stratum: count for stratum, count in wanted.items() if count}
+    if missing:
+        of_each = f" with {stratify_by} = {list(missing)}" if stratify_by else ""
+        each = " of each" if stratify_by else ""
+        raise InputError(
+            f"too few documents of >= {cut.least_tokens} tokens{of_each}:"
+            f" {sum(missing.values())} prefixes are missing, {n}{each} wanted; ask for fewer"
+            " (parameter n_prefix), or see the length of the documents",
+            "index",
+        )
+
+
+def mismatched_prefix_prompts(
+    index: Index,
+    path: str,
+    n: int,
+    seed: int,
+    cut: PrefixCut = PrefixCut(),
+    text_field: str = "text",
+    id_field: str = "id",
 ) -> list[Prompt]:
     """The same cut from documents that the model was never trained on: the floor of the attack.
 
-    ``path`` is a corpus file; empty: there is no such control, and no prompt.
+    ``path`` is a corpus file; empty, or ``n`` 0: there is no such control, and no prompt. The
+    documents are spread evenly over their sources.
 
     Raises
     ------
     InputError
         Fewer than ``n`` documents of at least 100 tokens.
     """
-    if not path:
+    if not path or not n:
         return []
-    documents = list(read_documents(Path(path), text_field, id_field))
+    rng = np.random.default_rng([seed, 1])
     chosen: dict[str, Prompt] = {}
-    for number in np.random.default_rng(seed).permutation(len(documents)):
-        document = documents[number]
-        ids = index.tokenizer.encode(document.text)[: PREFIX_TOKENS + TARGET_TOKENS]
-        if len(chosen) < n and len(ids) == PREFIX_TOKENS + TARGET_TOKENS:
-            metadata = {**document.metadata, "id": document.id, "copies": 0}
-            prompt = _prompt(index, ids, metadata, "mismatched_prefix", "control", "copies")
-            if prompt.text not in chosen:
-                chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
+    for document in draw_documents(Path(path), seed, text_field, id_field):
+        if len(chosen) == n:
+            break
+        ids = index.tokenizer.encode(document.text)
+        if len(ids) < cut.least_tokens:
+            continue
+        metadata = {**document.metadata, "id": document.id, cut.copies_field: 0}
+        start = cut.start(len(ids), rng)
+        prompt = _prompt(index.tokenizer, partial(_slice, ids), start, cut, metadata)
+        prompt = replace(
+            prompt,
+            prompt_id=prompt.prompt_id.replace("prefix/", "mismatched_prefix/", 1),
+            setting="mismatched_prefix",
+            kind="control",
+        )
+        if prompt.text and prompt.text not in chosen:
+            chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
     if len(chosen) < n:
         raise InputError(
-            f"{len(chosen)} documents of >= {PREFIX_TOKENS + TARGET_TOKENS} tokens, {n} wanted;"
-            " ask for fewer (parameter n_heldout)",
+            f"{len(chosen)} documents of >= {cut.least_tokens} tokens, {n} wanted;"
+            " ask for fewer (parameter n_mismatched)",
             path,
         )
     return sorted(chosen.values(), key=lambda prompt: prompt.prompt_id)
 
 
-def _random_documents(index: Index, seed: int) -> Iterator[tuple[int, int]]:
-    rng = np.random.default_rng(seed)
-    n = index.n_documents
-    for number in rng.choice(n, size=min(n, _MOST_DRAWS), replace=False):
-        yield index.document_at(int(number))
+#: Tokens ``[start, stop)`` of a document.
+_Tokens = Callable[[int, int], list[int]]
 
 
 def _prompt(
-    index: Index,
-    ids: list[int],
-    metadata: Mapping[str, Any],
-    setting: str,
-    kind: str,
-    copies_field: str,
+    tokenizer: Tokenizer, tokens: _Tokens, start: int, cut: PrefixCut, metadata: Mapping[str, Any]
 ) -> Prompt:
-    text = _decode_whole(index, ids[:PREFIX_TOKENS])
     document_id = metadata_field(metadata, "id")
+    stop = start + cut.tokens
+    text = _text(tokenizer, tokens, start, stop)
     return Prompt(
-        prompt_id=f"{setting}/{document_id}",
-        setting=setting,
-        kind=kind,
+        prompt_id=f"prefix/{document_id}" + (f"@{start}" if cut.position == "random" else ""),
+        setting="prefix",
+        kind="capability",
         text=text,
         language=metadata_field(metadata, "language", "lang"),
         document_id=document_id,
         source=metadata_field(metadata, "source"),
         licence=metadata_field(metadata, "licence", "license"),
-        copies=_int_or_none(metadata.get(copies_field)),
-        target=_decode_whole(index, ids)[len(text) :],
+        copies=_int_or_none(metadata.get(cut.copies_field)),
+        target=_continuation(tokenizer, tokens, start, cut)[len(text) :],
+        target_chars=len(_text(tokenizer, tokens, start, stop + TARGET_TOKENS)) - len(text),
     )
+
+
+def _continuation(tokenizer: Tokenizer, tokens: _Tokens, start: int, cut: PrefixCut) -> str:
+    """Prefix and what follows it, until that is as long as a completion or the document ends."""
+    prefix = len(_text(tokenizer, tokens, start, start + cut.tokens))
+    more = max(TARGET_TOKENS, cut.continuation)
+    while True:
+        ids = tokens(start, start + cut.tokens + more)
+        text = _text(tokenizer, tokens, start, start + cut.tokens + more)
+        at_the_end = len(ids) < cut.tokens + more
+        if at_the_end or not cut.count or cut.count(text[prefix:]) >= cut.continuation:
+            return text
+        more *= 2
+
+
+def _text(tokenizer: Tokenizer, tokens: _Tokens, start: int, stop: int) -> str:
+    """Text of tokens, less characters at its ends of which they hold only a part."""
+    ids = tokens(start, stop)
+    return (tokenizer.decode_inside(ids) if start else tokenizer.decode(ids)).strip("\ufffd")
 
 
 def _with_its_own_id(prompt: Prompt, others: Iterable[Prompt]) -> Prompt:
@@ -144,9 +234,13 @@ def _with_its_own_id(prompt: Prompt, others: Iterable[Prompt]) -> Prompt:
     return replace(prompt, prompt_id=f"{prompt.prompt_id}~{same + 1}") if same else prompt
 
 
-def _decode_whole(index: Index, ids: list[int]) -> str:
-    """Text of tokens, less a last character of which they hold only a part."""
-    return index.tokenizer.decode(ids).rstrip("\ufffd")
+def _plain(value: Any) -> Any:
+    """A value of a metadata field as a stratum: lists and objects are none."""
+    return value if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+
+
+def _slice(ids: list[int], start: int, stop: int) -> list[int]:
+    return ids[start:stop]
 
 
 def _int_or_none(value: Any) -> int | None:

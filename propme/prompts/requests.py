@@ -1,7 +1,9 @@
-"""Propensity prompts: ordinary requests, about anything or about what the corpus is about."""
+"""Requests that somebody wrote: the shipped sets, and files of a user's own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +20,35 @@ def shipped_sets() -> list[str]:
     return sorted(path.stem for path in _SHIPPED.glob("*.jsonl"))
 
 
-def read_requests(setting: str, name_or_path: str, seed: int) -> list[Prompt]:
+def read_requests(
+    setting: str, name_or_path: str, seed: int, text_field: str = "text", id_field: str = "id"
+) -> list[Prompt]:
     """Read a set of requests, in an order that the seed decides.
 
     Parameters
     ----------
     setting : str
-        ``generic`` or ``specific``: the name under which they are measured.
+        The name under which they are measured: ``generic``, ``specific`` or ``file``.
     name_or_path : str
-        A shipped set (`shipped_sets`), or a ``.jsonl`` file with a ``text`` and, if wanted, an
-        ``id``, a ``category`` and a ``language`` on each line. Empty: the setting is left out.
+        A shipped set (`shipped_sets`), or a file: ``.jsonl``, ``.csv``, ``.parquet`` or ``.json``
+        with a text and, if wanted, an id, a ``category`` and a ``language`` in each row. Empty: the
+        setting is left out.
     seed : int
         Shuffles them, so that a smaller draw is a fair sample of the set.
+    text_field, id_field : str
+        Columns of a file's text and id.
 
     Raises
     ------
     InputError
-        There is no such set, a line has no text, an id stands twice, or a prompt is empty.
+        There is no such set, a row has no text, an id stands twice, or a prompt is empty.
     """
     if not name_or_path:
         return []
     path = _SHIPPED / f"{name_or_path}.jsonl"
-    if not path.is_file():
+    if path.is_file():
+        text_field, id_field = "text", "id"
+    else:
         path = Path(name_or_path)
     if not path.is_file():
         raise InputError(
@@ -47,7 +56,7 @@ def read_requests(setting: str, name_or_path: str, seed: int) -> list[Prompt]:
             name_or_path,
         )
     prompts: dict[str, Prompt] = {}
-    for request in read_documents(path):
+    for request in read_documents(path, text_field, id_field):
         if request.id in prompts:
             raise InputError(f"id {request.id!r} stands twice", str(path), request.line)
         if not request.text.strip():
@@ -59,7 +68,21 @@ def read_requests(setting: str, name_or_path: str, seed: int) -> list[Prompt]:
             text=request.text,
             category=metadata_field(request.metadata, "category"),
             language=metadata_field(request.metadata, "language"),
+            source=metadata_field(request.metadata, "source"),
         )
     ordered = list(prompts.values())
     order = np.random.default_rng(seed).permutation(len(ordered))
     return [ordered[i] for i in order]
+
+
+def as_messages(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The prompts as messages in the model's chat template, a setting of their own: ``chat``."""
+    return [
+        replace(
+            prompt,
+            prompt_id="chat/" + prompt.prompt_id.removeprefix(f"{prompt.setting}/"),
+            setting="chat",
+            chat=True,
+        )
+        for prompt in prompts
+    ]
