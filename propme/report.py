@@ -107,11 +107,17 @@ def _contrast(
         f" prompts{_times_as_much(score)}. {_verdict(score)}"
         for score in scores.to_dict("records")
     ] + [
-        f"With {decoding} decoding, {setting} prompts, cut from documents that were never trained"
-        f" on, reach {metric} {measured[setting]}: the floor. What does not exceed it is no sign of"
+        f"With {decoding} decoding, {_CONTROLS.get(setting, f'{setting} prompts, a control,')}"
+        f" reach {metric} {measured[setting]}: the floor. What does not exceed it is no sign of"
         " leakage."
         for setting in rows.index[rows["kind"] == "control"]
     ]
+
+
+_CONTROLS = {
+    "human": "texts that people wrote, traced in the same way,",
+    "mismatched_prefix": "prefixes of documents that were never trained on",
+}
 
 
 def _times_as_much(score: dict[Any, Any]) -> str:

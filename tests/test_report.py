@@ -682,3 +682,16 @@ def test_a_report_is_rendered_again_over_an_old_one(run: Path) -> None:
     before = (run / "report" / "index.html").read_text(encoding="utf-8")
     write_report(run, STAGES)
     assert (run / "report" / "index.html").read_text(encoding="utf-8") == before
+
+
+def test_each_control_is_told_as_what_it_is() -> None:
+    table = metrics(
+        PREFIX,
+        {},
+        *({"setting": s, "kind": "control"} for s in ("human", "mismatched_prefix", "mine")),
+    )
+    told = [line for line in findings(table, propensity({}), copies()) if "the floor" in line]
+    assert len(told) == 3
+    assert "texts that people wrote, traced in the same way, reach NVR" in " ".join(told)
+    assert "prefixes of documents that were never trained on reach NVR" in " ".join(told)
+    assert "mine prompts, a control, reach NVR" in " ".join(told)

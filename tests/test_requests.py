@@ -42,6 +42,7 @@ def test_a_shipped_set_is_sound(name: str, size: int) -> None:
         assert (prompt.setting, prompt.kind) == (setting, "propensity")
         assert prompt.prompt_id.startswith(f"{setting}/")
         assert prompt.category
+        assert prompt.language == name[-2:]
         assert prompt.text == prompt.text.strip()
         assert "\ufffd" not in prompt.text
         assert not re.search(r"\s{2}|\t", prompt.text)

@@ -331,6 +331,16 @@ def test_only_occurrences_count_among_the_most() -> None:
     assert ([p.document for p in found.positions], found.exact) == ([2], True)
 
 
+@pytest.mark.parametrize("name", SPLITTING)
+def test_a_text_with_rare_ends_and_a_common_middle_is_found(
+    name: str, text_tokenizer: Callable
+) -> None:
+    documents = ["ab ba c", "bab ba ab", "b ba b"] * 4 + ["xx ba yy", "xx ba yz", "zxx ba yy"]
+    index = index_of(documents, text_tokenizer(name))
+    found = find_text(index, "xx ba yy", 5)  # " ba" stands there fifteen times
+    assert (sorted(p.document for p in found.positions), found.exact) == ([12, 14], True)
+
+
 @pytest.mark.parametrize("lookups", [0, 1, 2, 5])
 def test_beyond_the_most_lookups_the_answer_is_a_lower_bound(
     lookups: int, text_tokenizer: Callable, monkeypatch: pytest.MonkeyPatch

@@ -44,9 +44,9 @@ _WORD_END = re.compile(r"(?<=\S)[ \t\n\r\f\v]")
 class TextOccurrences:
     """Where a text stands, each occurrence once, and whether these are all.
 
-    A position is that of a token of the text: the first of its anchor, or where it has none the one
-    that holds its first byte, which two occurrences may share. ``exact`` is false when there may be
-    more occurrences than ``positions``.
+    A position is that of a token of the text: the first of its anchor, or where it has none, or too
+    common a one, that which holds its first byte, which two occurrences may share. ``exact`` is
+    false when there may be more occurrences than ``positions``.
     """
 
     positions: tuple[Position, ...]
@@ -93,7 +93,14 @@ def find_text(
     anchored = _anchor(index, stripped, encoding)
     if anchored is None:
         return _find_short(index, stripped, most)
-    return _find_anchored(index, stripped, *anchored, most)
+    anchor, char_start = anchored
+    occurrences = index.find(anchor)
+    if occurrences.count > most:
+        # The ends may be rarer than a common anchor: a number on each side of a sign.
+        found = _find_short(index, stripped, most)
+        if found.exact:
+            return found
+    return _find_anchored(index, stripped, occurrences, char_start, most)
 
 
 def _anchor(
@@ -114,12 +121,11 @@ def _anchor(
 
 
 def _find_anchored(
-    index: Index, text: str, anchor: list[int], char_start: int, most: int
+    index: Index, text: str, occurrences: Occurrences, char_start: int, most: int
 ) -> TextOccurrences:
     # A token holds at least one byte, so this many on each side hold the rest of the text. Three
     # more on the left, or a character cut there would read as U+FFFD, as may the text's first one.
     before, total = len(text[:char_start].encode()) + 3, len(text.encode())
-    occurrences = index.find(anchor)
     found = []
     for number in range(min(occurrences.count, most)):
         position = index.locate(occurrences, number)

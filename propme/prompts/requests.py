@@ -46,8 +46,10 @@ def read_requests(
     if not name_or_path:
         return []
     path = _SHIPPED / f"{name_or_path}.jsonl"
+    language = ""
     if path.is_file():
         text_field, id_field = "text", "id"
+        language = path.stem.rsplit("_", 1)[1]
     else:
         path = Path(name_or_path)
     if not path.is_file():
@@ -67,7 +69,7 @@ def read_requests(
             kind="propensity",
             text=request.text,
             category=metadata_field(request.metadata, "category"),
-            language=metadata_field(request.metadata, "language"),
+            language=metadata_field(request.metadata, "language", "lang") or language,
             source=metadata_field(request.metadata, "source"),
         )
     ordered = list(prompts.values())
