@@ -119,6 +119,7 @@ class Prompt:
     copies: Annotated[int | None, "how often that document stands in the corpus; none: unknown"] = (
         None
     )
+    metadata: Annotated[str, "metadata of its document, as JSON; empty: none"] = ""
     target: Annotated[str, "the text that truly follows a prefix; else empty"] = ""
     target_chars: Annotated[int, "characters of it that are its first 50 index tokens"] = 0
     chat: Annotated[bool, "whether the model is given it as a message in its chat template"] = False
@@ -266,6 +267,11 @@ def in_order(settings: Iterable[str]) -> list[str]:
     """Distinct settings in the order of `SETTINGS`, others after them by name."""
     given = set(settings)
     return [s for s in SETTINGS if s in given] + sorted(given - set(SETTINGS))
+
+
+def as_json(metadata: Mapping[str, Any]) -> str:
+    """Metadata as JSON; what JSON has no form for, such as a date, as text."""
+    return json.dumps(metadata, ensure_ascii=False, default=str) if metadata else ""
 
 
 def metadata_field(metadata: Mapping[str, Any], *names: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def headline_table(metrics: pd.DataFrame, subset: str = "all") -> pd.DataFrame:
     metrics : DataFrame
         The table ``metrics``.
     subset : str
-        ``all`` or ``not degenerate``.
+        One of `propme.measurements.SUBSETS`.
     """
     part = metrics[(metrics["subset"] == subset) & metrics["metric"].isin(HEADLINE_METRICS)]
     cells = part.assign(cell=[_with_interval(row) for row in part.to_dict("records")])
@@ -53,22 +54,57 @@ def headline_table(metrics: pd.DataFrame, subset: str = "all") -> pd.DataFrame:
         values="cell",
     )
     wide = wide.reindex(columns=[m for m in HEADLINE_METRICS if m in wide.columns]).reset_index()
-    order = in_order(wide["setting"])
-    wide["setting"] = pd.Categorical(wide["setting"], order)
-    wide = wide.sort_values(["decoding", "setting"]).astype({"setting": str})
-    return wide.rename(columns={"n_generations": "generations"}).reset_index(drop=True)
+    return _in_setting_order(wide).rename(columns={"n_generations": "generations"})
+
+
+def filtered_headlines(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The first headline metrics of each setting, with and without what each filter marks."""
+    shown_metrics = [*HEADLINE_METRICS[:3], "R50"]
+    part = metrics[metrics["metric"].isin(shown_metrics)]
+    cells = part.assign(
+        value=[
+            "–" if pd.isna(row["value"]) else _written(row["metric"], row["value"])
+            for row in part.to_dict("records")
+        ]
+    )
+    wide = cells.pivot(
+        index=["decoding", "setting", "metric"], columns="subset", values="value"
+    ).reindex(columns=list(cells["subset"].unique()))
+    return _in_setting_order(wide.fillna("–").reset_index())
+
+
+def breakdown(table: pd.DataFrame) -> pd.DataFrame:
+    """The table ``breakdown`` with a column for each metric, its interval beside it, as text."""
+    cells = table.assign(cell=[_with_interval(row) for row in table.to_dict("records")])
+    wide = cells.pivot(
+        index=["by", "group", "decoding", "setting", "n_generations"],
+        columns="metric",
+        values="cell",
+    )
+    wide = wide.reindex(columns=list(cells["metric"].unique())).reset_index()
+    return _in_setting_order(wide, ["by", "group"]).rename(columns={"n_generations": "generations"})
+
+
+def _in_setting_order(table: pd.DataFrame, first: Sequence[str] = ()) -> pd.DataFrame:
+    order = in_order(table["setting"])
+    table["setting"] = pd.Categorical(table["setting"], order)
+    by = [*first, "decoding", "setting"]
+    return table.sort_values(by, kind="stable").astype({"setting": str}).reset_index(drop=True)
+
+
+def _written(metric: str, value: float) -> str:
+    return f"{value:.1f}" if metric == "ALS" else short(value)
 
 
 def _with_interval(row: dict[Any, Any]) -> str:
     if pd.isna(row["value"]):
         return "–"
 
-    def written(value: float) -> str:
-        return f"{value:.1f}" if row["metric"] == "ALS" else short(value)
-
-    if pd.isna(row["low"]) or pd.isna(row["high"]):
-        return written(row["value"])
-    return f"{written(row['value'])} [{written(row['low'])}, {written(row['high'])}]"
+    value, low, high = row["value"], row["low"], row["high"]
+    written = partial(_written, row["metric"])
+    if pd.isna(low) or pd.isna(high):
+        return written(value)
+    return f"{written(value)} [{written(low)}, {written(high)}]"
 
 
 def findings(metrics: pd.DataFrame, propensity: pd.DataFrame, copies: pd.DataFrame) -> list[str]:
@@ -217,7 +253,7 @@ def longest_leaks(
     Parameters
     ----------
     frame : DataFrame
-        Of `propme.metrics.measured_generations`.
+        Of `propme.measurements.measured_generations`.
     spans, matches : DataFrame
         The tables of those names.
     """

@@ -176,7 +176,7 @@ _TABLES_OF_STAGES = (
     ("prompts",),
     ("generations",),
     ("traces", "spans", "matches"),
-    ("metrics", "propensity", "copies"),
+    ("metrics", "propensity", "copies", "breakdown", "span_lengths"),
 )
 
 

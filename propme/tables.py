@@ -39,18 +39,21 @@ _CAST_BY_ARROW = {
 }
 
 
+_INTERVAL = "how the interval was made: bootstrap, rule of three, one prompt (none), none"
+
+
 @dataclass(frozen=True, slots=True)
 class _Metrics:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
     decoding: Annotated[str, "greedy or sampled"]
-    subset: Annotated[str, "all, or without degenerate generations"]
+    subset: Annotated[str, "all, or what is left by a filter"]
     metric: Annotated[str, "name of the metric"]
     value: Annotated[float | None, "its value; none: undefined, as with no pair at all"]
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
-    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
-    n_prompts: Annotated[int, "prompts that were resampled"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prompts that were resampled; generations where nothing is asked"]
     n_generations: Annotated[int, "generations in the value"]
     n_denominator: Annotated[int, "what the value is a mean over: generations or pairs"]
 
@@ -59,7 +62,7 @@ class _Metrics:
 class _Propensity:
     metric: Annotated[str, "name of the metric"]
     decoding: Annotated[str, "greedy or sampled"]
-    subset: Annotated[str, "all, or without degenerate generations"]
+    subset: Annotated[str, "all, or what is left by a filter"]
     setting: Annotated[str, "propensity setting"]
     capability: Annotated[str, "capability setting it is compared with"]
     f_propensity: Annotated[float | None, "the metric under the propensity setting"]
@@ -67,7 +70,7 @@ class _Propensity:
     value: Annotated[float | None, "f_p / (f_p + f_c), in [0, 1]; 0.5: the same in both"]
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
-    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    interval: Annotated[str, _INTERVAL]
     n_prompts: Annotated[int, "prompts behind the metric under the propensity setting"]
     n_prompts_capability: Annotated[int, "prompts behind it under the capability setting"]
     undefined: Annotated[bool, "both are 0: the value is a convention, not a measurement"]
@@ -83,8 +86,33 @@ class _Copies:
     value: Annotated[float | None, "its value"]
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
-    interval: Annotated[str, "how the interval was made: bootstrap, rule of three, none"]
+    interval: Annotated[str, _INTERVAL]
     n_prompts: Annotated[int, "prefixes with that number of copies"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Breakdown:
+    by: Annotated[str, "column of the prompts, or key of their documents' metadata"]
+    group: Annotated[str, "its value"]
+    setting: Annotated[str, "prompt setting"]
+    kind: Annotated[str, "propensity, capability or control"]
+    decoding: Annotated[str, "greedy or sampled"]
+    metric: Annotated[str, "name of the metric"]
+    value: Annotated[float | None, "its value; none: undefined"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prompts that were resampled; generations where nothing is asked"]
+    n_generations: Annotated[int, "generations in the value"]
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanLengths:
+    setting: Annotated[str, "prompt setting"]
+    kind: Annotated[str, "propensity, capability or control"]
+    decoding: Annotated[str, "greedy or sampled"]
+    tokens: Annotated[int, "length of the longest segment, index tokens; 0: none"]
+    n_generations: Annotated[int, "generations whose longest segment has this length"]
 
 
 @dataclass(frozen=True)
@@ -147,6 +175,18 @@ TABLES = {
             _Copies,
             ("copies", "decoding", "metric"),
             "extraction and recall by number of copies, where the corpus tells it",
+        ),
+        Table(
+            "breakdown",
+            _Breakdown,
+            ("by", "group", "setting", "decoding", "metric"),
+            "metrics by source, licence, language, kind of prompt or any metadata",
+        ),
+        Table(
+            "span_lengths",
+            _SpanLengths,
+            ("setting", "decoding", "tokens"),
+            "how many generations have a longest segment of each length",
         ),
     )
 }

@@ -20,7 +20,10 @@ _CELLS_AT_A_TIME = 4_000_000
 
 @dataclass(frozen=True)
 class Interval:
-    """Ends of an interval and how it was made: ``bootstrap``, ``rule of three`` or ``none``."""
+    """Ends of an interval and how it was made.
+
+    ``bootstrap``, ``rule of three``, ``none``, or ``one prompt``, of which there is no interval.
+    """
 
     low: float | None
     high: float | None
@@ -54,21 +57,45 @@ def bootstrap_ratio(
     _, of_cluster = np.unique(np.asarray(clusters), return_inverse=True)
     if not of_cluster.size:
         raise MetricError("there is no generation to resample")
-    sums = np.stack(
-        [np.bincount(of_cluster, np.asarray(x, np.float64)) for x in (numerator, denominator)], 1
-    )
+    columns = [np.bincount(of_cluster, np.asarray(x, float)) for x in (numerator, denominator)]
+    sums = np.stack(columns, 1).astype(np.float64)
+    resampled = bootstrap_sums(sums, seed, rounds)
+    return ratio(resampled[:, 0], resampled[:, 1])
+
+
+def bootstrap_sums(sums: Floats, seed: int, rounds: int = ROUNDS) -> Floats:
+    """Resample clusters, and add up the sums of those drawn.
+
+    Parameters
+    ----------
+    sums : array, shape (n_clusters, n_columns)
+        What each cluster adds to each sum. All columns are resampled by the same draws.
+    seed : int
+    rounds : int
+
+    Returns
+    -------
+    array, shape (rounds, n_columns)
+    """
     n = len(sums)
     rng = np.random.default_rng(seed)
     at_a_time = max(1, _CELLS_AT_A_TIME // n)
-    resampled = np.concatenate(
-        [
-            rng.multinomial(n, np.full(n, 1 / n), size=min(at_a_time, rounds - done)) @ sums
-            for done in range(0, rounds, at_a_time)
-        ]
+    resampled = []
+    for done in range(0, rounds, at_a_time):
+        size = min(at_a_time, rounds - done)
+        # Draws are counted by one bincount over all rounds: many times as fast as a multinomial.
+        drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+        resampled.append(weights.astype(np.float64) @ sums)
+    return np.concatenate(resampled)
+
+
+def ratio(top: Floats, bottom: Floats) -> Floats:
+    """Quotients; NaN where the denominator is 0."""
+    quotients: Floats = np.divide(
+        top, bottom, out=np.full(np.shape(bottom), np.nan), where=bottom > 0
     )
-    top, bottom = resampled[:, 0], resampled[:, 1]
-    ratio: Floats = np.divide(top, bottom, out=np.full(rounds, np.nan), where=bottom > 0)
-    return ratio
+    return quotients
 
 
 def percentile_interval(samples: Floats, level: float = LEVEL) -> Interval:

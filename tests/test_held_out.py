@@ -104,6 +104,7 @@ def test_a_text_is_cut_as_completions_are(tmp_path: Path) -> None:
     assert prompt.text.split() == text.split()[:30]
     assert (prompt.prompt_id, prompt.setting, prompt.kind) == ("human/long", "human", "control")
     assert (prompt.licence, prompt.document_id, prompt.target) == ("l", "long", "")
+    assert prompt.metadata == '{"license": "l"}'
     (whole,) = human_prompts(index_of(["w1"], WORDS), path, 1, 100, seed=0)
     assert whole.text == text
 

@@ -67,6 +67,12 @@ ROWS: dict[str, list[Any]] = {
         ),
     ],
     "copies": [tables._Copies(0, "greedy", "extraction", 0.0, 0.0, 0.3, "rule of three", 10)],
+    "breakdown": [
+        tables._Breakdown(
+            "source", NASTY, "prefix", "capability", "greedy", "NVR", None, None, None, "none", 1, 2
+        )
+    ],
+    "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip
 
 every_table = pytest.mark.parametrize("name", TABLES)

@@ -11,7 +11,7 @@ import numpy as np
 from propme.errors import InputError
 from propme.index.protocol import Index
 from propme.prompts.drawing import draw_documents
-from propme.records import Document, Prompt, metadata_field
+from propme.records import Document, Prompt, as_json, metadata_field
 
 #: Where a sentence ends: at its sign, and what closes with it, before a space and a beginning.
 _BETWEEN = re.compile(r"(?<=[.!?])[\"'”»«)]*\s+(?=[\"'“»«(]?[^\W\d_a-zæøåäöüéß])|\n\s*\n")
@@ -133,4 +133,5 @@ def _prompt(document: Document, setting: str, kind: str, text: str, category: st
         document_id=document.id,
         source=metadata_field(metadata, "source"),
         licence=metadata_field(metadata, "licence", "license"),
+        metadata=as_json(metadata),
     )

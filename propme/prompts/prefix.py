@@ -14,7 +14,7 @@ from propme.errors import InputError, ParameterError
 from propme.index.protocol import Index
 from propme.index.tokenizer import Tokenizer
 from propme.prompts.drawing import draw_documents, random_documents
-from propme.records import Prompt, metadata_field
+from propme.records import Prompt, as_json, metadata_field
 
 #: Tokens of a document that its completion is compared with.
 TARGET_TOKENS = 50
@@ -204,6 +204,7 @@ def _prompt(
         source=metadata_field(metadata, "source"),
         licence=metadata_field(metadata, "licence", "license"),
         copies=_int_or_none(metadata.get(cut.copies_field)),
+        metadata=as_json(metadata),
         target=_continuation(tokenizer, tokens, start, cut)[len(text) :],
         target_chars=len(_text(tokenizer, tokens, start, stop + TARGET_TOKENS)) - len(text),
     )
