@@ -136,7 +136,7 @@ def measured_generations(
     """One row a generation: what tracing found, with its prompt's columns.
 
     ``extracted`` says whether the completion begins with the prompt's ``target``. A generation that
-    could not be traced is left out, with a warning: nothing is known of it.
+    could not be made or traced is left out, with a warning: nothing is known of it.
 
     Raises
     ------
@@ -146,7 +146,10 @@ def measured_generations(
     of_prompt = prompts[
         ["prompt_id", "setting", "kind", "category", "source", "licence", "copies", "target"]
     ].assign(target=_first_50_tokens(prompts))
-    frame = generations.merge(of_prompt, on="prompt_id", how="left", validate="many_to_one")
+    # What was not made was not traced either: the error is that of the trace.
+    frame = generations.drop(columns="error").merge(
+        of_prompt, on="prompt_id", how="left", validate="many_to_one"
+    )
     frame = frame.merge(traces, on="generation_id", how="left", validate="one_to_one")
     for column, table in (("setting", "prompts"), ("n_tokens", "traces")):
         missing = frame.loc[frame[column].isna(), "generation_id"]
@@ -157,7 +160,9 @@ def measured_generations(
             )
     failed = frame["error"] != ""
     if failed.any():
-        warnings.warn(f"{failed.sum()} generations could not be traced; left out", stacklevel=2)
+        warnings.warn(
+            f"{failed.sum()} generations could not be made or traced; left out", stacklevel=2
+        )
         frame = frame[~failed].reset_index(drop=True)
     frame["extracted"] = [
         bool(target) and text.startswith(target)
