@@ -72,7 +72,7 @@ class Journal:
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
                 self._rows.update((key, _generation(row)) for key, row in json.loads(line))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 raise InputError(
                     "this is no line of finished generations; remove the file to make all of them"
                     f" again ({error})",

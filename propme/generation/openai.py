@@ -446,7 +446,7 @@ class OpenAIGenerator:
             try:
                 return self._ask(path, body)
             except _PassingError as error:
-                pause = min(max(pause, error.after), _LONGEST_WAIT)
+                pause = max(min(pause, _LONGEST_WAIT), error.after)
                 over = time.monotonic() + pause > deadline
                 if over or self._stopped.wait(pause):
                     raise
