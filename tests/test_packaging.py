@@ -120,7 +120,9 @@ LAYERS = (
     ("report",),
     ("parameters",),
     ("demo",),
+    ("planted",),
     ("run",),
+    ("sensitivity",),
     ("cli",),
 )
 
