@@ -40,11 +40,11 @@ class PlantedSettings:
 
     copies: tuple[int, ...] = (1, 2, 4, 8, 16)
     documents_per_group: int = 6
-    background_documents: int = 400
+    background_documents: int = 60
     passage_characters: int = 600
     human_texts: int = 60
     context: int = 256
-    batch: int = 8
+    batch: int = 4
     learning_rate: float = 3e-4
     warm_up: int = 5
     seed: int = 0
@@ -111,6 +111,7 @@ def _shipped() -> tuple[Any, Any]:
         )
     where, arguments = load_arguments(str(Path(found.origin).parent / _GGUF))
     read = AutoModelForCausalLM.from_pretrained(where, dtype="float32", **arguments)
+    del read.config.quantization_config  # the weights are plain numbers by now
     fresh = type(read)(read.config)
     fresh.load_state_dict(read.state_dict())
     return fresh, AutoTokenizer.from_pretrained(where, **arguments)
