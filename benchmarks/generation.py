@@ -65,15 +65,16 @@ def main() -> None:
     print(f"batches of 64    {batched:8,.0f} tokens/s, {batched / one_by_one:.1f} times as fast")
     pairs = [true_suffix(prompt, many.tokenizer) for prompt in prompts]
     n_tokens = round(sum(len(pair.suffix) for pair in pairs) / len(pairs))
-    decodings = [Decoding("greedy", 0.0, 1.0, 1, n_tokens), Decoding("s", 0.7, 0.95, 1, n_tokens)]
+    greedy = Decoding("greedy", 0.0, 1.0, 1, n_tokens)
+    for top_p in (1.0, 0.95):
+        sampled = Decoding("sampled", 1.0, top_p, 1, n_tokens)
+        start = time.perf_counter()
+        list(many.score(pairs, [greedy, sampled]))
+        seconds = time.perf_counter() - start
+        print(f"scoring          {seconds:8.1f} s, greedy and top-p {top_p}, {n_tokens} tokens")
     start = time.perf_counter()
-    list(many.score(pairs, decodings[1:]))
-    scoring = time.perf_counter() - start
-    start = time.perf_counter()
-    complete(many, prompts, decodings[:1], 0)
-    generating = time.perf_counter() - start
-    print(f"scoring          {scoring:8.1f} s for continuations of {n_tokens} tokens on average")
-    print(f"generating each  {generating:8.1f} s, greedily, as many tokens, batches of 64")
+    complete(many, prompts, [greedy], 0)
+    print(f"generating each  {time.perf_counter() - start:8.1f} s, as many tokens, batches of 64")
 
 
 if __name__ == "__main__":
