@@ -54,6 +54,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--output", metavar="DIR", help="folder of the run; wins over the parameter")
     run.set_defaults(command=_run)
+    sensitivity = commands.add_parser(
+        "sensitivity",
+        help="what another batch size or number type changes",
+        description="Complete 50 prompts of a run anew, in other batches and another number type.",
+    )
+    sensitivity.add_argument("files", nargs="+", type=Path, help="the run's YAML of parameters")
+    sensitivity.add_argument(
+        "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="as for run"
+    )
+    sensitivity.add_argument("--output", metavar="DIR", help="folder of the run")
+    sensitivity.add_argument("--prompts", type=_positive, default=50, metavar="N")
+    sensitivity.set_defaults(command=_sensitivity)
     _add_trace_command(commands)
     _add_index_commands(commands)
     return parser
@@ -267,6 +279,19 @@ def _run(options: argparse.Namespace) -> int:
     overrides = {name: from_text(value) for name, value in options.p}
     folder = run(options.files, overrides, options.output)
     print(f"The report is {folder.report / 'index.html'}")
+    return 0
+
+
+def _sensitivity(options: argparse.Namespace) -> int:
+    from propme.parameters import from_text
+    from propme.run import effective_parameters
+    from propme.sensitivity import sensitivity
+
+    overrides = {name: from_text(value) for name, value in options.p}
+    effective = effective_parameters(options.files, overrides, options.output)
+    found = sensitivity(effective, options.prompts)
+    print(found.texts.to_string(index=False), end="\n\n")
+    print(found.metrics.to_string(index=False))
     return 0
 
 

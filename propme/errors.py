@@ -49,3 +49,7 @@ class MetricError(PropMeError, ValueError):
 
 class RunError(PropMeError):
     """A notebook of a run failed, or a run's folder cannot be used."""
+
+
+class ServerError(PropMeError):
+    """A model's server cannot be reached, does not know the key or the model, or keeps failing."""

@@ -20,6 +20,18 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def content_hash(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's files and names; empty where there is neither."""
+    if path.is_file():
+        return sha256_of(path)
+    if not path.is_dir():
+        return ""
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path)}\0{sha256_of(file)}\0".encode())
+    return digest.hexdigest()
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a text file so that a reader finds the old or the new one, never a part.
 

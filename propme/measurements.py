@@ -83,7 +83,8 @@ def measured_generations(
     """
     of_prompt = prompts[list(_OF_PROMPT)].assign(target=_first_50_tokens(prompts))
     _require_settings(prompts, generations)
-    frame = generations.rename(columns={"error": "not_generated"}).merge(
+    # What was not made was not traced either: the error is that of the trace.
+    frame = generations.drop(columns="error").merge(
         of_prompt, on="prompt_id", how="left", validate="many_to_one"
     )
     frame = frame.merge(traces, on="generation_id", how="left", validate="one_to_one")
@@ -106,7 +107,9 @@ def measured_generations(
     ]
     failed = frame["error"] != ""
     if failed.any():
-        warnings.warn(f"{failed.sum()} generations could not be traced; left out", stacklevel=2)
+        warnings.warn(
+            f"{failed.sum()} generations could not be made or traced; left out", stacklevel=2
+        )
     return frame[~failed].reset_index(drop=True)
 
 

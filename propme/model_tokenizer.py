@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from propme.errors import InputError, TooLongError
@@ -9,6 +12,29 @@ from propme.records import PROMPT_FREE, Prompt
 
 #: Stands for a message in a chat template; no text holds these private signs.
 _PLACE = "\ue000message\ue001"
+
+
+def load_arguments(model: str) -> tuple[str, dict[str, Any]]:
+    """What transformers is told of where a model lies: folder or name, and a GGUF file in it.
+
+    Raises
+    ------
+    InputError
+        It is a GGUF file, and what reads those is not installed.
+    """
+    path = Path(model)
+    if path.suffix.lower() != ".gguf":
+        return model, {}
+    missing = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"to read a GGUF file {' and '.join(missing)} must be installed:"
+            " pip install 'propme[gguf]'",
+            model,
+        )
+    if not path.is_file():
+        raise InputError("no such file; a GGUF file on the hub is downloaded first", model)
+    return str(path.parent), {"gguf_file": path.name}
 
 
 class ModelTokenizer:
@@ -22,18 +48,36 @@ class ModelTokenizer:
         Most tokens that the model can hold; unknown where left out.
     name : str
         The model, for messages.
+    ends : frozenset of int
+        Tokens that end a text, as the model's configuration has them; the tokenizer's own is added.
 
     Notes
     -----
     What looks like a special token in a prompt is text, as it is in the corpus.
     """
 
-    def __init__(self, backend: Any, context: int | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        backend: Any,
+        context: int | None = None,
+        name: str = "",
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
         self._backend, self.context, self._name = backend, context, name
+        own = backend.eos_token_id
+        self.ends = ends if own is None else ends | {own}
+
+    @classmethod
+    def of(cls, backend: Any, config: Any, name: str) -> ModelTokenizer:
+        """Of a tokenizer and a model's configuration, as transformers loaded both."""
+        declared = getattr(config, "eos_token_id", None)  # one, several or none
+        ends = declared if isinstance(declared, list) else [declared]
+        context = getattr(config, "max_position_embeddings", None)
+        return cls(backend, context, name, frozenset(end for end in ends if end is not None))
 
     @classmethod
     def load(cls, model: str, trust_remote_code: bool = False) -> ModelTokenizer:
-        """Load from a folder written by ``save_pretrained``, or a name on the hub.
+        """Load from a folder written by ``save_pretrained``, a GGUF file, or a name on the hub.
 
         Raises
         ------
@@ -42,21 +86,28 @@ class ModelTokenizer:
         """
         from transformers import AutoConfig, AutoTokenizer
 
+        where, arguments = load_arguments(model)
+        arguments["trust_remote_code"] = trust_remote_code
         try:
-            backend = AutoTokenizer.from_pretrained(model, trust_remote_code=trust_remote_code)
-            config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
+            backend = AutoTokenizer.from_pretrained(where, **arguments)
+            config = AutoConfig.from_pretrained(where, **arguments)
         except Exception as error:  # the library raises many kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"transformers cannot load the model's tokenizer from here: {reason}", model
             ) from error
-        return cls(backend, getattr(config, "max_position_embeddings", None), model)
+        return cls.of(backend, config, model)
 
     @property
     def start_token(self) -> int | None:
         """The token that every document begins with; not every tokenizer has one."""
         start: int | None = self._backend.bos_token_id
         return start
+
+    @property
+    def start_text(self) -> str:
+        """How the start token is written; empty where there is none."""
+        return self._backend.bos_token or ""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text alone, without any special token."""
@@ -65,6 +116,12 @@ class ModelTokenizer:
     def count(self, text: str) -> int:
         """Length of a text in the model's tokens."""
         return len(self.encode(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of tokens, special ones and all spaces included."""
+        return str(
+            self._backend.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """What the model is given for a prompt: at most one start token, then its text.

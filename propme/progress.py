@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,11 @@ _SECONDS_BETWEEN_REPORTS = 0.2
 
 
 def track(
-    items: Iterable[Item], label: str, total: int | None = None, unit: str = "items"
+    items: Iterable[Item],
+    label: str,
+    total: int | None = None,
+    unit: str = "items",
+    note: Callable[[], str] = str,
 ) -> Iterator[Item]:
     """Yield ``items`` and report how many are done.
 
@@ -32,28 +36,41 @@ def track(
         Number of items, where ``len(items)`` cannot tell.
     unit : str
         What the items are, in the plural.
+    note : callable
+        What else to show now, as a speed in another unit; default: nothing.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
     path = os.environ.get(FILE_VARIABLE)
-    return (
-        _report(items, label, total, unit, Path(path)) if path else _bar(items, label, total, unit)
-    )
+    if path:
+        return _report(items, label, total, unit, note, Path(path))
+    return _bar(items, label, total, unit, note)
 
 
-def _bar(items: Iterable[Item], label: str, total: int | None, unit: str) -> Iterator[Item]:
+def _bar(
+    items: Iterable[Item], label: str, total: int | None, unit: str, note: Callable[[], str]
+) -> Iterator[Item]:
     from tqdm.auto import tqdm
 
-    yield from tqdm(items, desc=label, total=total, unit=f" {unit}", mininterval=0.5)
+    with tqdm(items, desc=label, total=total, unit=f" {unit}", mininterval=0.5) as bar:
+        for item in bar:
+            if text := note():
+                bar.set_postfix_str(text, refresh=False)
+            yield item
 
 
 def _report(
-    items: Iterable[Item], label: str, total: int | None, unit: str, path: Path
+    items: Iterable[Item],
+    label: str,
+    total: int | None,
+    unit: str,
+    note: Callable[[], str],
+    path: Path,
 ) -> Iterator[Item]:
     last, done = float("-inf"), 0
 
     def write() -> None:
-        report = {"label": label, "done": done, "total": total, "unit": unit}
+        report = {"label": label, "done": done, "total": total, "unit": unit, "note": note()}
         write_whole(path, json.dumps(report))
 
     for item in items:

@@ -58,13 +58,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the next token is chosen. ``temperature`` 0 is greedy; ``samples`` is per prompt."""
+    """How the next token is chosen.
+
+    ``temperature`` 0 is greedy; ``samples`` is per prompt; ``top_k`` 0 leaves all tokens in.
+    """
 
     name: str
     temperature: float
     top_p: float
     samples: int
     max_new_tokens: int
+    top_k: int = 0
 
     def __post_init__(self) -> None:
         _require(
@@ -82,6 +86,10 @@ class Decoding:
                 f"decoding {self.name!r}: {name} must be a whole number >= 1, not {value!r}",
             )
         _require(
+            isinstance(self.top_k, int) and self.top_k >= 0,
+            f"decoding {self.name!r}: top_k must be a whole number >= 0, not {self.top_k!r}",
+        )
+        _require(
             self.temperature > 0 or self.samples == 1,
             f"decoding {self.name!r}: greedy decoding gives one text, so samples must be 1,"
             f" not {self.samples}",
@@ -89,7 +97,12 @@ class Decoding:
 
 
 def decodings(
-    greedy: bool, samples: int, temperature: float, top_p: float, max_new_tokens: int
+    greedy: bool,
+    samples: int,
+    temperature: float,
+    top_p: float,
+    max_new_tokens: int,
+    top_k: int = 0,
 ) -> list[Decoding]:
     """The decodings of a run: ``greedy`` if asked for, ``sampled`` with ``samples`` > 0."""
     chosen = [Decoding("greedy", 0.0, 1.0, 1, max_new_tokens)] if greedy else []
@@ -98,7 +111,7 @@ def decodings(
             isinstance(temperature, (int, float)) and temperature > 0,
             f"temperature must be > 0 to sample, not {temperature!r}",
         )
-        chosen.append(Decoding("sampled", temperature, top_p, samples, max_new_tokens))
+        chosen.append(Decoding("sampled", temperature, top_p, samples, max_new_tokens, top_k))
     _require(bool(chosen), "nothing to generate: greedy is false and samples is 0")
     return chosen
 
@@ -145,25 +158,46 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the model wrote after one prompt, exactly as it wrote it."""
+    """What the model wrote after one prompt, exactly as it wrote it, or why it wrote nothing."""
 
     generation_id: Annotated[str, "unique: prompt, decoding and sample"]
     prompt_id: Annotated[str, "its prompt"]
     decoding: Annotated[str, "name of the decoding: greedy or sampled"]
     sample: Annotated[int, "number of the sample, from 0"]
     seed: Annotated[int, "seed of this sample, derived from run seed, prompt and sample"]
-    text: Annotated[str, "the completion alone, nothing stripped"]
-    token_ids: Annotated[tuple[int, ...], "the completion in the model's tokens"]
-    finish_reason: Annotated[str, "stop: end token; length: the limit"]
+    text: Annotated[str, "the completion alone, nothing stripped; empty where there is none"]
+    token_ids: Annotated[
+        tuple[int, ...], "the completion in the model's tokens; empty: the server gave none"
+    ]
+    finish_reason: Annotated[str, "stop: end token; length: the limit; error: no completion"]
     temperature: Annotated[float, "softmax temperature; 0 is greedy"]
     top_p: Annotated[float, "nucleus mass, in (0, 1]"]
     max_new_tokens: Annotated[int, "limit in the model's tokens"]
+    top_k: Annotated[int, "most likely tokens that are left in; 0: all"] = 0
+    error: Annotated[str, "why there is no completion; empty: there is one"] = ""
+    note: Annotated[str, "what is not as the model wrote it, or not sure; empty: nothing"] = ""
+    backend: Annotated[str, "what made it: transformers, openai or recorded"] = ""
+    model: Annotated[str, "name of the model"] = ""
+    revision: Annotated[str, "commit or hash of its files; empty: unknown"] = ""
+    dtype: Annotated[str, "number type of its weights; empty: unknown"] = ""
+    device: Annotated[str, "kind of device it ran on; empty: unknown"] = ""
+    batch_size: Annotated[int, "completions that were made at a time; 0: unknown"] = 0
+    versions: Annotated[str, "libraries and versions; empty: unknown"] = ""
 
     def __post_init__(self) -> None:
         _require(
-            self.finish_reason in ("stop", "length"),
+            self.finish_reason in ("stop", "length", "error"),
             f"generation {self.generation_id!r}: finish_reason {self.finish_reason!r}"
-            " is neither 'stop' nor 'length'",
+            " is neither 'stop', 'length' nor 'error'",
+        )
+        _require(
+            (self.finish_reason == "error") == bool(self.error),
+            f"generation {self.generation_id!r}: finish_reason {self.finish_reason!r}"
+            f" does not go with error {self.error!r}",
+        )
+        _require(
+            not (self.error and (self.text or self.token_ids)),
+            f"generation {self.generation_id!r}: there is a text beside the error {self.error!r}",
         )
 
 

@@ -29,7 +29,7 @@ import pandas as pd
 from propme import parameters, progress, tables
 from propme.corpus import Corpus
 from propme.errors import InputError, ParameterError, RunError
-from propme.files import sha256_of, write_whole
+from propme.files import content_hash, sha256_of, write_whole
 from propme.records import decodings
 
 STAGES = ("1_prompts", "2_generation", "3_tracing", "4_analysis")
@@ -124,9 +124,13 @@ class RunFolder:
             for later in _written_after(table):
                 (self.tables / f"{later}.parquet").unlink(missing_ok=True)
 
-    def clear_parts(self) -> None:
-        """Remove the finished parts of a trace, now that its tables are written."""
-        shutil.rmtree(self.path / "parts", ignore_errors=True)
+    def parts(self, stage: str) -> Path:
+        """Folder of what is finished of a stage that takes long."""
+        return self.path / "parts" / stage
+
+    def clear_parts(self, stage: str) -> None:
+        """Remove the finished parts of a stage, now that its tables are written."""
+        shutil.rmtree(self.parts(stage), ignore_errors=True)
 
     def save_figure(self, name: str, figure: Any) -> Any:
         """Save a figure as PNG and SVG, and return it so that a notebook shows it."""
@@ -174,7 +178,7 @@ class RunFolder:
 
 _TABLES_OF_STAGES = (
     ("prompts",),
-    ("generations",),
+    ("generations", "extraction"),
     ("traces", "spans", "matches"),
     ("metrics", "propensity", "copies", "breakdown", "span_lengths"),
 )
@@ -243,7 +247,7 @@ def prepare_inputs(
 
     given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
     paths = _input_paths(given, resolve(cache))
-    hashes = {name: _content_hash(path) for name, path in paths.items()}
+    hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
     if index:
         folder = resolve(index)
         _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
@@ -303,19 +307,6 @@ def _ensure_index(
     return folder
 
 
-def _content_hash(path: str) -> str:
-    """SHA-256 of a file, or of a folder's files and names; empty for a name on the hub."""
-    target = Path(path)
-    if target.is_file():
-        return sha256_of(target)
-    if not target.is_dir():
-        return ""
-    digest = hashlib.sha256()
-    for file in sorted(p for p in target.rglob("*") if p.is_file()):
-        digest.update(f"{file.relative_to(target)}\0{sha256_of(file)}\0".encode())
-    return digest.hexdigest()
-
-
 def effective_parameters(
     files: Sequence[str | Path], overrides: Mapping[str, Any], output: str | None
 ) -> dict[str, Any]:
@@ -344,6 +335,8 @@ _LEAST = {
     "n_human": 0,
     "longest_allowed": 0,
     "batch_size": 1,
+    "concurrency": 1,
+    "patience": 0,
     "bootstrap_rounds": 1,
     "workers": 1,
     "seed": 0,
@@ -352,6 +345,7 @@ _LEAST = {
 
 def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
+    from propme.generation import require_backend
     from propme.index import require_engine
     from propme.metrics import require_propensity_metrics
     from propme.prompts import PrefixCut, require_language
@@ -360,12 +354,13 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     for name, least in _LEAST.items():
         if effective[name] < least:
             raise ParameterError(f"{name} must be at least {least}, not {effective[name]}")
-    sampling = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
+    sampling = ("greedy", "samples", "temperature", "top_p", "max_new_tokens", "top_k")
     decodings(*(effective[name] for name in sampling))
     TraceSettings(*(effective[name] for name in ("docs_per_span", "merging", "seed", "mode")))
     Workers(effective["workers"], effective["tracing_backend"])
     require_propensity_metrics(effective["propensity_metrics"])
     require_engine(effective["engine"])
+    require_backend(effective["backend"])
     PrefixCut(effective["prefix_tokens"], effective["prefix_position"])
     require_language(effective["prompt_language"])
     if effective["strata"] and not effective["stratify_by"]:
@@ -552,5 +547,6 @@ def _show(bar: Any, stage: str, report: dict[str, Any]) -> None:
         bar.reset(total=report["total"])
         bar.unit = f" {report['unit']}"
         bar.set_description(description, refresh=False)
+    bar.set_postfix_str(report["note"], refresh=False)
     bar.n = report["done"]
     bar.refresh()

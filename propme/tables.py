@@ -43,6 +43,22 @@ _INTERVAL = "how the interval was made: bootstrap, rule of three, one prompt (no
 
 
 @dataclass(frozen=True, slots=True)
+class _Extraction:
+    prompt_id: Annotated[str, "the prefix"]
+    decoding: Annotated[str, "decoding that the probability is of: greedy or sampled"]
+    n_tokens: Annotated[int, "tokens of the true continuation that are scored, the model's"]
+    log_probability: Annotated[
+        float | None, "natural log of the probability to generate it; -inf: impossible"
+    ]
+    greedy_tokens: Annotated[
+        int | None, "of them those that are the most likely next token, given all before"
+    ]
+    n_samples: Annotated[int, "completions long enough to compare with, of the same decoding"]
+    n_extracted: Annotated[int, "of them those that begin with it, token for token"]
+    error: Annotated[str, "why it could not be scored; empty: it was"]
+
+
+@dataclass(frozen=True, slots=True)
 class _Metrics:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
@@ -150,6 +166,12 @@ TABLES = {
     for table in (
         Table("prompts", records.Prompt, ("prompt_id",), "every prompt, used or refused"),
         Table("generations", records.Generation, ("generation_id",), "every completion"),
+        Table(
+            "extraction",
+            _Extraction,
+            ("prompt_id", "decoding"),
+            "how probable the true continuation of a prefix is",
+        ),
         Table("traces", records.TraceSummary, ("generation_id",), "one row a completion"),
         Table("spans", records.Span, ("generation_id", "span"), "verbatim passages, kept or not"),
         Table(

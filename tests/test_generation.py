@@ -1,16 +1,21 @@
 """Generation with a real model of transformers."""
 
 import json
+import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import tiny_demo
 
 from propme.errors import InputError, ParameterError
-from propme.generation import TransformersGenerator
-from propme.generation.protocol import sample_seed
+from propme.files import content_hash
+from propme.generation import TransformersGenerator, as_written, complete
+from propme.generation.protocol import Task, readable, sample_seed
 from propme.records import Decoding, Prompt
 
 GREEDY = Decoding("greedy", 0.0, 1.0, 1, 24)
@@ -40,7 +45,7 @@ def test_greedy_text_is_what_the_model_itself_would_choose(generator):
 
     model = AutoModelForCausalLM.from_pretrained(tiny_demo().model)
     tokenizer = AutoTokenizer.from_pretrained(tiny_demo().model)
-    made = {g.prompt_id: g for g in generator.generate(prompts(*TEXTS), GREEDY, 0)}
+    made = {g.prompt_id: g for g in complete(generator, prompts(*TEXTS), [GREEDY], 0)}
     for prompt in prompts(*TEXTS):
         ids = [tokenizer.bos_token_id, *tokenizer.encode(prompt.text, add_special_tokens=False)]
         start = len(ids)
@@ -56,19 +61,23 @@ def test_greedy_text_is_what_the_model_itself_would_choose(generator):
 
 def test_each_prompt_is_completed_as_often_as_asked_and_reproducibly(generator):
     asked = prompts(*TEXTS)
-    first, second = (by_id(generator.generate(asked, SAMPLED, 7)) for _ in range(2))
+    first, second = (by_id(complete(generator, asked, [SAMPLED], 7)) for _ in range(2))
     assert len(first) == len(asked) * SAMPLED.samples
     assert first == second
-    other = by_id(generator.generate(asked, SAMPLED, 8))
+    other = by_id(complete(generator, asked, [SAMPLED], 8))
     assert sum(first[i].text != other[i].text for i in first) > len(first) // 2
 
 
 def test_other_prompts_and_another_batch_size_leave_a_sample_as_it_was(generator):
-    few = by_id(generator.generate(prompts(*TEXTS[:2]), SAMPLED, 0))
-    many = by_id(generator.generate(prompts(*TEXTS), SAMPLED, 0))
+    few = by_id(complete(generator, prompts(*TEXTS[:2]), [SAMPLED], 0))
+    many = by_id(complete(generator, prompts(*TEXTS), [SAMPLED], 0))
     assert {i: few[i].text for i in few} == {i: many[i].text for i in few}
     alone = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=1)
-    assert by_id(alone.generate(prompts(*TEXTS), SAMPLED, 0)) == many
+    one_by_one = by_id(complete(alone, prompts(*TEXTS), [SAMPLED], 0))
+    assert {g.batch_size for g in one_by_one.values()} == {1}
+    assert {i: g.token_ids for i, g in one_by_one.items()} == {
+        i: g.token_ids for i, g in many.items()
+    }
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.0, 0.5)])
@@ -89,8 +98,8 @@ def test_samples_follow_the_distribution_that_was_asked_for(generator, temperatu
     big = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=500)
     drawn = Counter(
         (g.token_ids or (tokenizer.eos_token_id,))[0]
-        for g in big.generate(
-            prompts("And God said"), Decoding("s", temperature, top_p, n, 1), seed=0
+        for g in complete(
+            big, prompts("And God said"), [Decoding("s", temperature, top_p, n, 1)], seed=0
         )
     )
     assert set(drawn) <= set(np.flatnonzero(expected).tolist())
@@ -103,11 +112,20 @@ def test_samples_follow_the_distribution_that_was_asked_for(generator, temperatu
 
 def test_the_text_ends_at_the_first_end_token_and_says_so(generator):
     long = Decoding("sampled", 1.0, 1.0, 8, 100)
-    made = list(generator.generate(prompts(*TEXTS), long, 0))
+    made = list(complete(generator, prompts(*TEXTS), [long], 0))
     assert {g.finish_reason for g in made} == {"stop", "length"}
     for g in made:
         assert 0 not in g.token_ids
         assert (len(g.token_ids) == 100) == (g.finish_reason == "length")
+
+
+def test_a_prompt_that_does_not_fit_has_a_row_that_says_so_and_the_others_are_made(generator):
+    short, long = prompts("And God said", "And God said " * 100)
+    made = by_id(complete(generator, [short, long], [GREEDY], 0))
+    assert made["generic/0/greedy/0"].text
+    row = made["generic/1/greedy/0"]
+    assert (row.finish_reason, row.text) == ("error", "")
+    assert "context of 256" in row.error
 
 
 @pytest.mark.parametrize(
@@ -137,13 +155,14 @@ def test_the_models_own_generation_settings_do_not_creep_in(generator, tmp_path)
     (folder / "generation_config.json").write_text(json.dumps(own))
     other = TransformersGenerator(str(folder), device="cpu", batch_size=4)
     asked = prompts(*TEXTS)
-    assert by_id(other.generate(asked, GREEDY, 0)) == by_id(generator.generate(asked, GREEDY, 0))
+    texts = [[g.text for g in complete(each, asked, [GREEDY], 0)] for each in (other, generator)]
+    assert texts[0] == texts[1]
 
 
-def test_a_prompt_that_does_not_fit_is_named(generator):
+def test_if_no_prompt_fits_nothing_is_made(generator):
     long = Decoding("greedy", 0.0, 1.0, 1, 255)
     with pytest.raises(InputError, match=r"generic/0: .*context of 256"):
-        list(generator.generate(prompts("And God said"), long, 0))
+        complete(generator, prompts("And God said"), [long], 0)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
@@ -171,3 +190,172 @@ def test_seeds_depend_on_each_of_the_four():
     }
     assert len(seeds) == 5
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_each_row_says_what_made_it(generator):
+    row = complete(generator, prompts("And God said"), [SAMPLED], 0)[1]
+    told = generator.describe()
+    assert (row.backend, row.model, row.device) == ("transformers", "model", "cpu")
+    assert (row.dtype, row.batch_size, row.top_k) == ("float32", 3, 0)
+    assert row.revision == told["revision"] == content_hash(tiny_demo().model)
+    assert f"torch {told['versions']['torch']}" in row.versions
+
+
+def test_a_prompt_may_ask_for_its_own_number_of_samples(generator):
+    one, other = prompts("And God said", "Why?")
+    made = complete(generator, [one, replace(other, samples=5)], [GREEDY, SAMPLED], 0)
+    assert Counter((g.prompt_id, g.decoding) for g in made) == {
+        ("generic/0", "greedy"): 1,
+        ("generic/1", "greedy"): 1,
+        ("generic/0", "sampled"): 3,
+        ("generic/1", "sampled"): 5,
+    }
+
+
+def test_what_people_wrote_is_given_to_no_model(generator):
+    human = Prompt("human/1", "human", "control", "I will not.\n")
+    assert [g.prompt_id for g in complete(generator, [human, *prompts("Why?")], [GREEDY], 0)] == [
+        "generic/0"
+    ]
+    rows = as_written([human], [GREEDY, SAMPLED])
+    assert [(g.decoding, g.sample, g.text, g.finish_reason) for g in rows] == [
+        ("greedy", 0, "I will not.\n", "stop"),
+        ("sampled", 0, "I will not.\n", "stop"),
+    ]
+
+
+def test_only_the_most_likely_tokens_are_drawn_if_so_asked(generator):
+    narrow = Decoding("sampled", 1.0, 1.0, 4, 24, top_k=1)
+    greedy = {g.prompt_id: g.token_ids for g in complete(generator, prompts(*TEXTS), [GREEDY], 0)}
+    for g in complete(generator, prompts(*TEXTS), [narrow], 0):
+        assert g.top_k == 1
+        assert g.token_ids == greedy[g.prompt_id]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(
+            lambda: __import__("torch").OutOfMemoryError("CUDA out of memory."), id="cuda"
+        ),
+        pytest.param(
+            lambda: RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), id="cpu"
+        ),
+        pytest.param(lambda: RuntimeError("Invalid buffer size: 9.31 GiB"), id="mps"),
+    ],
+)
+def test_where_memory_is_short_the_batch_is_halved_and_nothing_lost(generator, monkeypatch, error):
+    small = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=16)
+    really, tried = small._model.generate, []
+
+    def short_of_memory(input_ids, **rest):
+        tried.append(len(input_ids))
+        if len(input_ids) > 5:
+            raise error()
+        return really(input_ids=input_ids, **rest)
+
+    monkeypatch.setattr(small._model, "generate", short_of_memory)
+    made = complete(small, prompts(*TEXTS), [SAMPLED], 0)
+    # 15 tasks: 15, then halves of 8, which are too many too, then 4, 4, 4 and 3.
+    assert tried == [15, 8, 4, 4, 4, 3]
+    assert {g.batch_size for g in made} == {4, 3}
+    expected = complete(generator, prompts(*TEXTS), [SAMPLED], 0)
+    assert [g.text for g in made] == [g.text for g in expected]
+    assert small.noticed()["completions at a time that memory allowed"] == 4
+
+
+def test_a_prompt_for_which_there_is_no_memory_at_all_has_a_row_and_is_tried_again(
+    tmp_path, monkeypatch
+):
+    own = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=4)
+    really = own._model.generate
+
+    def short_of_memory(input_ids, **rest):
+        if input_ids.shape[1] > 5:
+            raise RuntimeError("out of memory")
+        return really(input_ids=input_ids, **rest)
+
+    asked = prompts("Why?", "The children of Israel went up out of the land")
+    with monkeypatch.context() as patch:
+        patch.setattr(own._model, "generate", short_of_memory)
+        made = complete(own, asked, [GREEDY], 0, tmp_path / "j")
+    assert [bool(g.error) for g in made] == [False, True]
+    assert "out of memory" in made[1].error
+    assert not any(g.error for g in complete(own, asked, [GREEDY], 0, tmp_path / "j"))
+
+
+def test_another_error_is_not_taken_for_want_of_memory(monkeypatch):
+    own = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=4)
+
+    def broken(**_):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(own._model, "generate", broken)
+    with pytest.raises(RuntimeError, match="mat1"):
+        complete(own, prompts("Why?"), [GREEDY], 0)
+
+
+def test_a_row_without_numbers_has_an_error_and_its_neighbours_have_none(generator):
+    """As half precision overflows for some prompts and not for others."""
+    import torch
+
+    own = TransformersGenerator(str(tiny_demo().model), device="cpu", batch_size=4)
+    embedding = own._model.get_input_embeddings()
+    marked = own.tokenizer.encode("Q")[0]
+    with torch.no_grad():
+        own._model.get_output_embeddings().weight = torch.nn.Parameter(embedding.weight.clone())
+        embedding.weight[marked] = float("nan")
+    for decoding in (GREEDY, SAMPLED):
+        made = complete(own, prompts("Why?", "Q"), [decoding], 0)
+        assert {g.prompt_id for g in made if g.error} == {"generic/1"}
+        assert all("NaN" in g.error for g in made if g.error)
+        sound = complete(generator, prompts("Why?"), [decoding], 0)
+        assert [g.text for g in made if not g.error] == [g.text for g in sound]
+
+
+def test_batches_hold_prompts_of_like_length_of_one_decoding(generator):
+    asked = [*prompts("a", "The children of Israel went up", "b", "He went up to the land of")]
+    made = [
+        Task(p, d, n, 0, generator.given(p, 1))
+        for d in (GREEDY, SAMPLED)
+        for p in asked
+        for n in range(d.samples)
+    ]
+    batches = generator.batches(made)
+    assert sorted(map(len, batches)) == [4, 4, 4, 4]
+    for batch in batches:
+        assert len({task.decoding for task in batch}) == 1
+    lengths = [len(t.given) for b in batches if b[0].decoding == SAMPLED for t in b]
+    assert lengths == sorted(lengths, reverse=True)
+    assert generator.batches(made[::-1]) == batches
+
+
+@given(st.text(st.characters(codec=None), max_size=8))
+def test_half_a_pair_of_surrogates_is_replaced_and_nothing_else(text):
+    whole, note = readable(text)
+    whole.encode("utf-8")
+    # Pairs joined first, as JSON means them; what is left is half of one.
+    joined = re.sub(
+        "[\ud800-\udbff][\udc00-\udfff]",
+        lambda m: chr(0x10000 + (ord(m[0][0]) - 0xD800) * 0x400 + ord(m[0][1]) - 0xDC00),
+        text,
+    )
+    expected, n_lone = re.subn("[\ud800-\udfff]", "\ufffd", joined)
+    assert whole == expected
+    assert bool(note) == bool(n_lone)
+
+
+def test_a_folder_without_weights_is_named(tmp_path):
+    for file in tiny_demo().model.iterdir():
+        if not file.name.endswith(".safetensors"):
+            shutil.copy(file, tmp_path)
+    with pytest.raises(InputError, match="cannot load a causal language model") as caught:
+        TransformersGenerator(str(tmp_path))
+    assert caught.value.path == str(tmp_path)
+
+
+def test_a_gguf_file_without_its_readers_is_told(monkeypatch, tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr("propme.model_tokenizer.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'propme\[gguf\]'"):
+        TransformersGenerator(str(tmp_path / "model.gguf"))

@@ -51,6 +51,15 @@ def test_a_prompt_that_was_not_used_adds_no_row() -> None:
     assert len(measured_generations(prompts, generations.iloc[:1], traces, spans, matches)) == 1
 
 
+def test_a_generation_that_was_not_made_is_left_out_with_a_warning() -> None:
+    prompts, generations, traces, *found = as_tables([one(found) for found in FOUND])
+    generations.loc[0, ["text", "finish_reason", "error"]] = ["", "error", "the server failed"]
+    traces.loc[0, "error"] = "no completion: the server failed"
+    with pytest.warns(UserWarning, match="1 generations could not be made or traced"):
+        frame = measured_generations(prompts, generations, traces, *found)
+    assert list(frame["generation_id"]) == ["g1", "g2", "g3", "g4"]
+
+
 @pytest.mark.parametrize(("missing", "first"), [("prompts", "g1"), ("traces", "g2")])
 def test_a_row_that_is_missing_is_an_error_that_names_the_table(missing: str, first: str) -> None:
     prompts, generations, traces, spans, matches = as_tables(

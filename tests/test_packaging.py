@@ -121,7 +121,9 @@ LAYERS = (
     ("report",),
     ("parameters",),
     ("demo",),
+    ("planted",),
     ("run",),
+    ("sensitivity",),
     ("cli",),
 )
 

@@ -62,20 +62,44 @@ def report_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_file_ends_with_everything_done(report_path: Path) -> None:
     list(track(range(7), "tracing", unit="generations"))
-    assert read(report_path) == {"label": "tracing", "done": 7, "total": 7, "unit": "generations"}
+    assert read(report_path) == {
+        "label": "tracing",
+        "done": 7,
+        "total": 7,
+        "unit": "generations",
+        "note": "",
+    }
     assert [p.name for p in report_path.parent.iterdir()] == [report_path.name]
 
 
 def test_a_generator_has_the_total_it_is_given_or_none(report_path: Path) -> None:
     list(track((i for i in range(3)), "tracing", total=3))
-    assert read(report_path) == {"label": "tracing", "done": 3, "total": 3, "unit": "items"}
+    assert read(report_path) == {
+        "label": "tracing",
+        "done": 3,
+        "total": 3,
+        "unit": "items",
+        "note": "",
+    }
     list(track((i for i in range(3)), "reading"))
-    assert read(report_path) == {"label": "reading", "done": 3, "total": None, "unit": "items"}
+    assert read(report_path) == {
+        "label": "reading",
+        "done": 3,
+        "total": None,
+        "unit": "items",
+        "note": "",
+    }
 
 
 def test_work_on_nothing_is_reported_too(report_path: Path) -> None:
     list(track([], "tracing"))
-    assert read(report_path) == {"label": "tracing", "done": 0, "total": 0, "unit": "items"}
+    assert read(report_path) == {
+        "label": "tracing",
+        "done": 0,
+        "total": 0,
+        "unit": "items",
+        "note": "",
+    }
 
 
 def test_an_item_counts_when_it_is_done_not_when_it_is_begun(

@@ -28,6 +28,9 @@ PROMPT = Prompt("generic-1", "generic", "propensity", "Write a poem.")
 GENERATION = Generation(
     "generic-1 greedy 0", "generic-1", "greedy", 0, 7, " Amen.", (5, 6), "stop", 0.0, 1.0, 100
 )
+FAILED = Generation(
+    "generic-1 greedy 0", "generic-1", "greedy", 0, 7, "", (), "error", 0.0, 1.0, 100, error="lost"
+)
 SPAN = Span("g1", 0, 2, 6, 5, 20, "in the beginning", -21.5, 3, 2, True)
 MATCH = Match(
     "g1", 0, 0, 17, "d1", "bible", "public domain", 4, "so in the beginning", 3, 19, "partial",
@@ -52,11 +55,17 @@ MATCH = Match(
         (DECODING, "max_new_tokens", 0, "max_new_tokens must be a whole number >= 1, not 0"),
         (DECODING, "max_new_tokens", "9", "not '9'"),
         (DECODING, "temperature", 0, "greedy decoding gives one text.* not 10"),
+        (DECODING, "top_k", -1, "top_k must be a whole number >= 0, not -1"),
+        (DECODING, "top_k", 1.0, "not 1.0"),
         (DOCUMENT, "text", None, "document 'd1': text must be a string"),
         (DOCUMENT, "text", b"bytes", "text must be a string"),
         (PROMPT, "kind", "Propensity", "kind 'Propensity' not in"),
         (PROMPT, "text", None, "prompt 'generic-1': text must be a string"),
-        (GENERATION, "finish_reason", "eos", "'eos' is neither 'stop' nor 'length'"),
+        (GENERATION, "finish_reason", "eos", "'eos' is neither 'stop', 'length' nor 'error'"),
+        (GENERATION, "finish_reason", "error", "'error' does not go with error ''"),
+        (GENERATION, "error", "lost", "'stop' does not go with error 'lost'"),
+        (FAILED, "text", "a", "a text beside the error 'lost'"),
+        (FAILED, "token_ids", (1,), "a text beside the error 'lost'"),
         (SPAN, "stop", 2, r"span \[2, 2\) of 'g1' is empty or reversed"),
         (SPAN, "stop", 1, r"span \[2, 1\)"),
         (SPAN, "start", -1, r"span \[-1, 6\)"),

@@ -307,6 +307,9 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
         ({"prefix_position": "end"}, "'end' is none of start, random"),
         ({"prompt_language": "fr"}, "'fr' is none of auto, da, en"),
         ({"greedy": False, "samples": 0}, "nothing to generate"),
+        ({"top_k": -1}, "top_k must be a whole number >= 0"),
+        ({"backend": "vllm"}, "backend 'vllm' is unknown; it is transformers, openai, recorded"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
     ],
 )
 def test_a_value_that_a_later_notebook_would_refuse_is_refused_at_once(given, message):
@@ -334,12 +337,33 @@ def test_what_came_of_another_table_is_removed_with_it(tmp_path):
     assert len(list(folder.tables.glob("*.parquet"))) == len(tables.TABLES)
     one = records.Generation("g", "p", "greedy", 0, 0, "x", (1,), "stop", 0.0, 1.0, 1)
     folder.write("generations", tables.to_frame("generations", [one]))
-    assert {p.stem for p in folder.tables.glob("*.parquet")} == {"prompts", "generations"}
+    left = {p.stem for p in folder.tables.glob("*.parquet")}
+    assert left == {"prompts", "generations", "extraction"}
 
 
 def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
     with pytest.raises(InputError, match="belong together"):
         runs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_generation(finished, parameter_file, tmp_path):
+    """The second notebook, killed with half of its lines written, makes the other half."""
+    folder, _ = finished
+    before = tables.read("generations", folder / "tables")
+    journal = folder / "parts" / "generation" / "generations.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[: len(lines) // 2]) + lines[-1][:100])
+    import papermill
+
+    papermill.execute_notebook(
+        str(ROOT / "notebooks" / "2_generation.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"output": str(folder), "samples": 2, "max_new_tokens": 20, "temperature": 0.8},
+        progress_bar=False,
+        cwd=str(ROOT),
+    )
+    assert journal.read_text().splitlines(keepends=True) == lines
+    pd.testing.assert_frame_equal(tables.read("generations", folder / "tables"), before)
 
 
 def test_an_index_of_another_corpus_is_refused(finished, tmp_path):

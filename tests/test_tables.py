@@ -30,7 +30,11 @@ ROWS: dict[str, list[Any]] = {
     ],
     "generations": [
         Generation("g1", "p1", "greedy", 0, 2**63 - 1, NASTY, (0, 5, 2**31), "stop", 0.0, 1.0, 9),
-        Generation("g2", "p1", "sampled", 4, 0, "", (), "length", 1e-4, 0.95, 256),
+        Generation("g2", "p1", "sampled", 4, 0, "", (), "length", 1e-4, 0.95, 256, 40),
+    ],
+    "extraction": [
+        tables._Extraction("p1", "greedy", 50, float("-inf"), 49, 1, 0, ""),
+        tables._Extraction("p2", "sampled", 0, None, None, 0, 0, "too long"),
     ],
     "traces": [
         TraceSummary(

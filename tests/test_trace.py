@@ -24,7 +24,14 @@ from propme.index import build_index, open_index
 from propme.index.tokenizer import Tokenizer
 from propme.near_verbatim import recall
 from propme.records import Document, Match, Trace
-from propme.simpletrace import Tracer, TraceSettings, trace, trace_all
+from propme.simpletrace import (
+    IndexAddress,
+    Tracer,
+    TraceSettings,
+    trace,
+    trace_all,
+    trace_table,
+)
 from propme.simpletrace.documents import normalize
 
 BYTES = byte_tokenizer()
@@ -774,3 +781,19 @@ def test_a_trace_hangs_on_its_own_generation_alone() -> None:
     assert forward[forward["generation_id"] == "y"].reset_index(drop=True).equals(alone)
     renamed = trace_all([replace(second, generation_id="z")], index, settings_)["matches"]
     assert list(renamed["document"]) != list(alone["document"])
+
+
+def test_a_generation_without_a_completion_has_a_row_that_says_so(tmp_path: Path) -> None:
+    lost = replace(generation("", "lost"), finish_reason="error", error="the server failed")
+    index = build_index([Document("d", "a bb ccc")], BPE, tmp_path / "index")
+    both = [lost, generation("a bb", "made")]
+    here = trace_all(both, open_index(index))
+    in_parts = trace_table(
+        tables.to_frame("generations", both), IndexAddress((str(index),)), TraceSettings(),
+        tmp_path / "parts",
+    )  # fmt: skip
+    for found in (here, in_parts):
+        errors = dict(zip(found["traces"]["generation_id"], found["traces"]["error"], strict=True))
+        assert errors == {"made": "", "lost": "no completion: the server failed"}
+        assert set(found["spans"]["generation_id"]) == {"made"}
+        tables.write("traces", found["traces"], tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from propme.generation.completing import complete
 from propme.generation.transformers import TransformersGenerator
 from propme.records import Decoding, Generation, Prompt
 
@@ -26,4 +27,4 @@ def _write(
     model: str, seed: int, trust_remote_code: bool, prompts: Sequence[Prompt]
 ) -> Iterable[Generation]:
     generator = TransformersGenerator(model, trust_remote_code=trust_remote_code)
-    return generator.generate(prompts, _DECODING, seed)
+    return complete(generator, prompts, [_DECODING], seed)

@@ -111,9 +111,11 @@ def trace_all(
 ) -> dict[str, pd.DataFrame]:
     """Trace generations here and now, in an index that is open; the tables by name."""
     tracer = Tracer(index, settings)
-    texts = [(generation.generation_id, generation.text) for generation in generations]
+    texts = [(g.generation_id, g.text) for g in generations if not g.error]
     traces = [_traced(tracer, *text) for text in track(texts, "tracing", unit="generations")]
-    return {name: tables.from_arrow(table) for name, table in _as_tables(traces).items()}
+    found = {name: tables.from_arrow(table) for name, table in _as_tables(traces).items()}
+    errors = [(g.generation_id, g.error) for g in generations if g.error]
+    return _with_errors(found, errors, tracer.settings)
 
 
 def trace_table(
@@ -127,14 +129,31 @@ def trace_table(
 
     What is finished lies in the folder ``parts`` and is not traced again, if it is of the same
     generations, index and settings. The caller removes it when the tables are written.
+
+    A generation of which there is no completion has a row in ``traces`` that says so.
     """
-    texts = list(zip(generations["generation_id"], generations["text"], strict=True))
+    written = generations[generations["error"] == ""]
+    texts = list(zip(written["generation_id"], written["text"], strict=True))
     key = key_of(texts, address.identity(), asdict(settings))
     marker = parts / "key"
     if marker.is_file() and marker.read_text(encoding="utf-8") != key:
         shutil.rmtree(parts)
     trace_into(parts, key, texts, len(texts), address, settings, workers)
-    return read_parts(parts, count_units(len(texts)))
+    found = read_parts(parts, count_units(len(texts)))
+    without = generations[generations["error"] != ""]
+    errors = zip(without["generation_id"], without["error"], strict=True)
+    return _with_errors(found, list(errors), settings)
+
+
+def _with_errors(
+    found: dict[str, pd.DataFrame], errors: Sequence[Text], settings: TraceSettings
+) -> dict[str, pd.DataFrame]:
+    """The tables, and a row in ``traces`` for each generation of which there is no completion."""
+    if not errors:
+        return found
+    rows = [_failed(name, "", f"no completion: {error}", settings) for name, error in errors]
+    added = tables.from_arrow(tables.to_arrow("traces", rows))
+    return found | {"traces": pd.concat([found["traces"], added], ignore_index=True)}
 
 
 def count_units(n_texts: int) -> int:
@@ -383,12 +402,11 @@ def _traced(tracer: Tracer, generation_id: str, text: str) -> Trace:
     except BrokenIndexError:
         raise
     except Exception as error:
-        return Trace(_failed(generation_id, text, error, tracer.settings), (), ())
+        told = f"{type(error).__name__}: {error}"
+        return Trace(_failed(generation_id, text, told, tracer.settings), (), ())
 
 
-def _failed(
-    generation_id: str, text: str, error: Exception, settings: TraceSettings
-) -> TraceSummary:
+def _failed(generation_id: str, text: str, error: str, settings: TraceSettings) -> TraceSummary:
     readable = text.encode("utf-8", "replace").decode("utf-8")
     return TraceSummary(
         generation_id=generation_id,
@@ -410,7 +428,7 @@ def _failed(
         degenerate=is_degenerate(readable),
         merging=settings.merging,
         mode=settings.mode,
-        error=f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode("utf-8"),
+        error=error.encode("utf-8", "replace").decode("utf-8"),
     )
 
 

@@ -1,0 +1,54 @@
+"""Where completions come from, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from propme.errors import ParameterError
+from propme.generation.openai import OpenAIGenerator
+from propme.generation.recorded import RecordedGenerator
+from propme.generation.transformers import TransformersGenerator
+
+#: A causal language model here; one behind a server; a file of what one wrote.
+BACKENDS = ("transformers", "openai", "recorded")
+
+
+def require_backend(backend: str) -> None:
+    """Refuse a backend that there is not.
+
+    Raises
+    ------
+    ParameterError
+        There is none of that name.
+    """
+    if backend not in BACKENDS:
+        raise ParameterError(f"backend {backend!r} is unknown; it is {', '.join(BACKENDS)}")
+
+
+def open_generator(
+    backend: str,
+    model: str,
+    *,
+    revision: str = "",
+    device: str = "auto",
+    dtype: str = "auto",
+    batch_size: int = 32,
+    trust_remote_code: bool = False,
+    served_model: str = "",
+    concurrency: int = 8,
+    patience: float = 120.0,
+    recorded: str = "",
+    recorded_columns: Sequence[str] = (),
+) -> TransformersGenerator | OpenAIGenerator | RecordedGenerator:
+    """The generator of a backend; parameters that it does not know are not looked at.
+
+    For the parameters see the three classes; ``recorded`` is the file of `RecordedGenerator`.
+    """
+    require_backend(backend)
+    if backend == "openai":
+        return OpenAIGenerator(served_model, model, concurrency, patience, trust_remote_code)
+    if backend == "recorded":
+        if not recorded:
+            raise ParameterError("backend 'recorded' needs a file: the parameter recorded")
+        return RecordedGenerator(recorded, recorded_columns)
+    return TransformersGenerator(model, device, dtype, batch_size, trust_remote_code, revision)
