@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from propme import filters, tables
@@ -21,10 +22,11 @@ from propme.uncertainty import (
     ROUNDS,
     Floats,
     Interval,
-    bootstrap_sums,
+    PromptSums,
     percentile_interval,
-    ratio,
-    rule_of_three,
+    ratio_interval,
+    ratios,
+    resampled_sums,
 )
 
 #: What a value is over, and what marks the rest: generations left out, or spans that do not count.
@@ -369,31 +371,42 @@ class _Group:
         """Each metric over each subset, all resampled by the same draws of prompts."""
         parts = {name: subset(self.frame, name) for name in self.subsets}
         known = {name: part for name, part in parts.items() if len(part)}
-        ratios = [
-            (name, metric, *metric.ratio(part))
+        # Where nothing is asked each generation is a draw of its own.
+        cluster = "generation_id" if self.setting in PROMPT_FREE else "prompt_id"
+        samples = [
+            (
+                name,
+                metric,
+                _sample(f"{metric.name} of setting {self.setting!r}", metric, part, cluster),
+            )
             for name, part in known.items()
             for metric in metrics
         ]
-        if not ratios:
+        if not samples:
             return
-        # Where nothing is asked each generation is a draw of its own.
-        clusters = self.frame["generation_id" if self.setting in PROMPT_FREE else "prompt_id"]
-        columns = pd.concat([column for _, _, *pair in ratios for column in pair], axis=1)
-        sums = columns.reindex(self.frame.index).fillna(0.0).groupby(clusters.to_numpy()).sum()
+        drawn = np.unique(self.frame[cluster])
+        sums = np.concatenate([_spread(sample, drawn) for _, _, sample in samples], axis=1)
         # Another seed for each group: those that are compared must be resampled independently.
-        name = f"{seed}\0{self.setting}\0{self.decoding}".encode()
-        own_seed = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
-        resampled = bootstrap_sums(sums.to_numpy(float), own_seed, rounds)
-        for number, (name_of, metric, top, bottom) in enumerate(ratios):
-            yield _Measured.of(
-                f"{metric.name} of setting {self.setting!r}",
-                name_of,
-                metric,
-                (float(top.sum(skipna=False)), float(bottom.sum(skipna=False))),
-                sums.to_numpy(float)[:, 2 * number + 1],
-                ratio(resampled[:, 2 * number], resampled[:, 2 * number + 1]),
-                len(known[name_of]),
-            )
+        seed_name = f"{seed}\0{self.setting}\0{self.decoding}".encode()
+        own_seed = int.from_bytes(hashlib.sha256(seed_name).digest()[:8], "big")
+        resampled = resampled_sums(sums, np.random.default_rng(own_seed), rounds)
+        for number, (name, metric, sample) in enumerate(samples):
+            of_sample = ratios(resampled[:, 2 * number : 2 * number + 2])
+            yield _Measured(name, metric, sample, of_sample, len(known[name]))
+
+
+def _sample(name: str, metric: Metric, frame: pd.DataFrame, cluster: str) -> PromptSums:
+    top, bottom = metric.ratio(frame)
+    return PromptSums.of(
+        top.to_numpy(float), bottom.to_numpy(float), frame[cluster], metric.in_unit_interval, name
+    )
+
+
+def _spread(sample: PromptSums, drawn: npt.NDArray[Any]) -> Floats:
+    """Its sums for each of the clusters that are drawn from; 0 for those it has nothing of."""
+    sums = np.zeros((len(drawn), 2))
+    sums[np.searchsorted(drawn, sample.prompts)] = sample.sums
+    return sums
 
 
 def _groups(frame: pd.DataFrame, subsets: Iterable[str] = SUBSETS) -> Iterator[_Group]:
@@ -409,40 +422,23 @@ class _Measured:
 
     subset: str
     metric: Metric
-    value: float | None
+    sample: PromptSums
     rounds: Floats
-    n_prompts: int
     n_generations: int
-    n_denominator: int
 
-    @classmethod
-    def of(
-        cls,
-        where: str,
-        name: str,
-        metric: Metric,
-        totals: tuple[float, float],
-        denominators: Floats,
-        rounds: Floats,
-        n_generations: int,
-    ) -> _Measured:
-        top, bottom = totals
-        value = top / bottom if bottom else None
-        if value is not None and not np.isfinite(value):
-            raise MetricError(f"{where} is {value}: a table holds what is no number")
-        if value is not None and metric.in_unit_interval and not 0 <= value <= 1 + 1e-9:
-            raise MetricError(f"{where} is {value}, which is outside [0, 1]")
-        n_prompts = int((denominators > 0).sum())
-        return cls(name, metric, value, rounds, n_prompts, n_generations, int(bottom))
+    @property
+    def value(self) -> float | None:
+        """None where it is not defined, as with no pair at all."""
+        return self.sample.value if self.sample.n_prompts else None
+
+    @property
+    def n_prompts(self) -> int:
+        return self.sample.n_prompts
 
     def interval(self) -> Interval:
-        if self.value is None or (self.value == 0 and not self.metric.in_unit_interval):
+        if self.value is None:
             return Interval(None, None, "none")
-        if self.metric.in_unit_interval and self.value in (0, 1):
-            return rule_of_three(self.n_prompts, of_ones=self.value == 1)
-        if self.n_prompts == 1:  # resampled, it would be the same for ever
-            return Interval(None, None, "one prompt")
-        return percentile_interval(self.rounds)
+        return ratio_interval(self.sample, self.rounds)
 
     def row(self) -> dict[str, Any]:
         interval = self.interval()
@@ -453,7 +449,7 @@ class _Measured:
             "interval": interval.method,
             "n_prompts": self.n_prompts,
             "n_generations": self.n_generations,
-            "n_denominator": self.n_denominator,
+            "n_denominator": int(self.sample.sums[:, 1].sum()),
         }
 
 

@@ -18,7 +18,8 @@ from propme import tables
 from propme.errors import ParameterError
 from propme.generation import TransformersGenerator, complete
 from propme.index import Index
-from propme.metrics import METRICS, measured_generations
+from propme.measurements import measured_generations
+from propme.metrics import METRICS
 from propme.records import Decoding, Generation, Prompt, decodings, in_order
 from propme.run import RunFolder, open_run
 from propme.simpletrace import IndexAddress, TraceSettings, trace_all
@@ -154,10 +155,13 @@ def _values(
     prompts: Sequence[Prompt], made: Sequence[Generation], index: Index, settings: TraceSettings
 ) -> pd.DataFrame:
     """Metrics of each decoding and kind of prompt."""
+    traced = trace_all(made, index, settings)
     frame = measured_generations(
         tables.to_frame("prompts", prompts),
         tables.to_frame("generations", made),
-        trace_all(made, index, settings)["traces"],
+        traced["traces"],
+        traced["spans"],
+        traced["matches"],
     )
     rows = []
     for (decoding, kind), group in frame.groupby(["decoding", "kind"]):

@@ -679,8 +679,8 @@ def test_of_one_prompt_there_is_no_interval() -> None:
 @pytest.mark.parametrize(
     ("recall", "message"),
     [
-        (1.5, r"NVR_max of setting 'generic' is 1\.5.*outside"),
-        (np.nan, "NVR_max of setting 'generic'.*nan"),
+        (1.5, r"NVR_max of setting 'generic': a rate has the numerator 1\.5"),
+        (np.nan, r"NVR_max of setting 'generic': a numerator is nan"),
     ],
 )
 def test_a_value_that_cannot_be_names_metric_setting_and_value(recall: float, message: str) -> None:

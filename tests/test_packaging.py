@@ -115,6 +115,7 @@ LAYERS = (
     ("simpletrace",),
     ("tracing",),
     ("propensity", "uncertainty"),
+    ("comparison", "power"),
     ("metrics", "filters"),
     ("measurements",),
     ("figures",),

@@ -89,7 +89,11 @@ def test_arrays_are_scored_element_by_element() -> None:
 @pytest.mark.parametrize("side", ["propensity", "capability"])
 def test_a_value_outside_the_unit_interval_is_refused_and_named(wrong: float, side: str) -> None:
     pair = ([0.5, wrong], 0.5) if side == "propensity" else (0.5, [0.5, wrong])
-    with pytest.raises(MetricError, match=rf"\[0, 1\], not for {wrong}"):
+    setting = "prompt_free" if side == "propensity" else "prefix"
+    message = rf"^NVR of setting '{setting}': .* \[0, 1\], not for {wrong};"
+    with pytest.raises(MetricError, match=message):
+        propensity(*pair, metric="NVR", settings=("prompt_free", "prefix"))
+    with pytest.raises(MetricError, match=rf"^the metric of setting '{side}': .* {wrong};"):
         propensity(*pair)
 
 

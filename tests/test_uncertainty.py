@@ -6,10 +6,18 @@ import random
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from propme import uncertainty
 from propme.errors import MetricError
-from propme.uncertainty import Interval, bootstrap_ratio, percentile_interval, rule_of_three
+from propme.uncertainty import (
+    Interval,
+    PromptSums,
+    bootstrap_ratio,
+    percentile_interval,
+    ratio_interval,
+    rule_of_three,
+)
 
 
 def slow_bootstrap(
@@ -85,26 +93,88 @@ def test_alike_samples_of_a_prompt_make_the_interval_wider_than_rows_would() -> 
     assert clustered.mean() == pytest.approx(leaked.mean(), abs=0.01)
 
 
-def coverage(cluster_rows: bool, repeats: int = 200, rate: float = 0.3) -> float:
-    """How often the interval holds the true rate: 100 prompts, 5 alike samples each."""
-    rng = np.random.default_rng(20)
-    prompts = np.repeat(np.arange(100), 5)
+def coverage(cluster_rows: bool, repeats: int, rounds: int = 400, rate: float = 0.2) -> float:
+    """How often the interval holds the true rate: 200 prompts, 5 samples each, beta-binomial.
+
+    Beta(rate k, (1 - rate) k) with k = 7 / 3 makes the correlation within a prompt 1 / (k + 1) =
+    0.3, so that intervals of rows are too narrow by sqrt(1 + 4 * 0.3) = 1.48: they should cover
+    P(|z| < 1.96 / 1.48) = 81 %.
+    """
+    rng = np.random.default_rng(11)
+    prompts = np.repeat(np.arange(200), 5)
     held = 0
     for repeat in range(repeats):
-        values = np.repeat(rng.random(100) < rate, 5).astype(float)
-        clusters = prompts if cluster_rows else np.arange(500)
-        samples = bootstrap_ratio(values, np.ones(500), clusters, seed=repeat, rounds=500)
+        ease = rng.beta(rate * 7 / 3, (1 - rate) * 7 / 3, 200)
+        values = (rng.random(1000) < np.repeat(ease, 5)).astype(float)
+        clusters = prompts if cluster_rows else np.arange(1000)
+        samples = bootstrap_ratio(values, np.ones(1000), clusters, seed=repeat, rounds=rounds)
         interval = percentile_interval(samples)
+        assert interval.low is not None
+        assert interval.high is not None
         held += interval.low <= rate <= interval.high
     return held / repeats
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    assert 0.90 <= coverage(cluster_rows=True) <= 0.99
+    # An honest 95 % interval fails this with a probability below 0.001.
+    low, high = stats.binom.interval(0.999, 200, 0.95)
+    assert low <= 200 * coverage(cluster_rows=True, repeats=200) <= high
 
 
 def test_resampling_rows_would_not() -> None:
-    assert coverage(cluster_rows=False, repeats=60) < 0.8
+    # An honest 95 % interval would hold it so rarely with a probability below 0.001.
+    low, _ = stats.binom.interval(0.998, 100, 0.95)
+    assert 100 * coverage(cluster_rows=False, repeats=100) < low
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_truth_in_a_thousand_repeats() -> None:
+    assert 0.93 <= coverage(cluster_rows=True, repeats=1000, rounds=2000) <= 0.97
+    assert coverage(cluster_rows=False, repeats=1000, rounds=1000) < 0.85
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom", "clusters", "message"),
+    [
+        ([], [], [], "there is no generation"),
+        ([1, 0], [1], ["a", "b"], "2 numerators, 1 denominators and 2 prompts"),
+        ([1, float("nan")], [1, 1], ["a", "b"], "a numerator is nan"),
+        ([1, 0], [1, float("inf")], ["a", "b"], "a denominator is inf"),
+        ([1, 0], [1, -2], ["a", "b"], "a denominator is -2.0"),
+        ([-1, 0], [1, 1], ["a", "b"], "a rate has the numerator -1.0"),
+        ([3, 0], [2, 1], ["a", "b"], "a rate has the numerator 3.0 above"),
+    ],
+)
+def test_bad_input_is_named(top, bottom, clusters, message) -> None:
+    with pytest.raises(MetricError, match=f"^NVR of prefix: {message}"):
+        PromptSums.of(top, bottom, clusters, is_rate=True, name="NVR of prefix")
+    if "rate" not in message:
+        with pytest.raises(MetricError, match=f"^NVR of prefix: {message}"):
+            bootstrap_ratio(top, bottom, clusters, seed=0, name="NVR of prefix")
+
+
+def test_sums_of_prompts_by_hand() -> None:
+    sample = PromptSums.of([1, 2, 0, 4], [2, 2, 0, 5], ["b", "a", "c", "b"])
+    assert sample.prompts.tolist() == ["a", "b", "c"]
+    assert sample.sums.tolist() == [[2, 2], [5, 7], [0, 0]]
+    assert sample.value == pytest.approx(7 / 9)
+    assert sample.n_prompts == 2  # c has no denominator
+
+
+def interval_of(top: list[float], clusters: str, is_rate: bool = True) -> Interval:
+    sample = PromptSums.of(top, np.ones(len(top)), list(clusters), is_rate)
+    samples = bootstrap_ratio(top, np.ones(len(top)), list(clusters), seed=0, rounds=200)
+    return ratio_interval(sample, samples)
+
+
+def test_intervals_where_rounds_cannot_tell() -> None:
+    assert interval_of([1, 0, 1], "aaa") == Interval(None, None, "one prompt")
+    assert interval_of([0] * 6, "aabcde") == Interval(0.0, 3 / 5, "rule of three")
+    assert interval_of([1] * 6, "aabcde") == Interval(1 - 3 / 5, 1.0, "rule of three")
+    assert interval_of([0] * 6, "aabcde", is_rate=False) == Interval(None, None, "none")
+    assert interval_of([0, 1, 0, 1], "abcd").method == "bootstrap"
+    with pytest.raises(MetricError, match="all 2 prompts have the denominator 0"):
+        ratio_interval(PromptSums.of([0, 0], [0, 0], ["a", "b"]), np.full(3, np.nan))
 
 
 def test_the_seed_decides() -> None:
