@@ -105,7 +105,7 @@ def test_environment_yml_takes_torch_from_conda_forge_alone():
 # package.
 LAYERS = (
     ("errors", "files"),
-    ("records",),
+    ("records", "personal_data"),
     ("tables", "progress", "degenerate"),
     ("corpus", "model_tokenizer"),
     ("index",),
@@ -118,6 +118,7 @@ LAYERS = (
     ("metrics",),
     ("figures",),
     ("report",),
+    ("leaks",),
     ("parameters",),
     ("demo",),
     ("run",),
