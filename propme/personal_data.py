@@ -172,6 +172,17 @@ def mask(text: str, regions: Sequence[str] = REGIONS) -> str:
     return text
 
 
+def note(masked: bool = True) -> str:
+    """What a reader must know of personal data in the texts that are shown, in a sentence."""
+    if not available():
+        return (
+            "Personal data was not looked for and nothing is masked: the extra `privacy` is not"
+            " installed."
+        )
+    done = "masked: its kind stands in its place" if masked else "looked for and shown as it is"
+    return f"Personal data ({', '.join(KINDS)}) is {done}. Names and addresses are not looked for."
+
+
 def _check(regions: Sequence[str]) -> None:
     if not available():
         raise ParameterError(

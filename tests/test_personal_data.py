@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from propme import personal_data
 from propme.errors import ParameterError
-from propme.personal_data import Found, available, find_personal_data, mask
+from propme.personal_data import Found, available, find_personal_data, mask, note
 
 # Check digits, worked by hand:
 # CPR 211062-5629: 4*2+3*1+2*1+7*0+6*6+5*2+4*5+3*6+2*2+1*9 = 110 = 10*11.
@@ -141,8 +141,14 @@ def test_hostile_texts_end(unit: str) -> None:
 def test_without_the_extra_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(personal_data.importlib.util, "find_spec", lambda name: None)
     assert not available()
+    assert "was not looked for and nothing is masked" in note()
     with pytest.raises(ParameterError, match=r"propme\[privacy\]"):
         mask("a@b.dk")
+
+
+def test_what_is_said_of_masking() -> None:
+    assert "is masked" in note()
+    assert "masked" not in note(masked=False)
 
 
 def test_an_unknown_region_is_refused() -> None:
