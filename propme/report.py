@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from propme import tables
+from propme import personal_data, tables
 from propme.errors import InputError
 from propme.figures import short
 from propme.records import in_order
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: What stands in the headline table, in this order.
 HEADLINE_METRICS = ("NVR", "FMR", "ALS", "NVR_max", "R20", "R50", "extraction")
+
+#: Columns that hold generated or corpus text, in which personal data may stand.
+TEXTS = ("text", "passage", "prompt")
 
 _FIGURES = {
     "capability_against_propensity": "Near-verbatim recall under each setting",
@@ -232,9 +235,22 @@ def shown(frame: pd.DataFrame) -> Styler:
 
 
 def excerpt(
-    frame: pd.DataFrame, columns: Sequence[str], n: int = 10, characters: int = 160
+    frame: pd.DataFrame,
+    columns: Sequence[str],
+    n: int = 10,
+    characters: int = 160,
+    mask: bool = True,
 ) -> Styler:
-    """First ``n`` rows of some columns, texts cut to ``characters`` and put on one line each."""
+    """First ``n`` rows of some columns, texts cut to ``characters`` and put on one line each.
+
+    In columns of generated or corpus text (`TEXTS`), personal data is masked unless ``mask`` is
+    false or the extra ``privacy`` is missing: `propme.personal_data.note` says which.
+    """
+    rows = frame[list(columns)].head(n)
+    if mask and personal_data.available():
+        texts = [name for name in rows.columns if name in TEXTS]
+        # Before they are cut: half an address is not recognised.
+        rows = rows.assign(**{name: rows[name].map(personal_data.mask) for name in texts})
 
     def shortened(value: Any) -> Any:
         if not isinstance(value, str):
@@ -242,35 +258,7 @@ def excerpt(
         line = " ".join(value.split())
         return line if len(line) <= characters else f"{line[: characters - 1]}…"
 
-    return shown(frame[list(columns)].head(n).map(shortened))
-
-
-def longest_leaks(
-    frame: pd.DataFrame, spans: pd.DataFrame, matches: pd.DataFrame, n: int = 10
-) -> pd.DataFrame:
-    """The longest kept spans, each text once, with the first setting and document that hold it.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `propme.measurements.measured_generations`.
-    spans, matches : DataFrame
-        The tables of those names.
-    """
-    kept = spans[spans["dropped"] == ""].merge(
-        frame[["generation_id", "setting", "decoding"]], on="generation_id"
-    )
-    kept = kept.assign(tokens=kept["stop"] - kept["start"])
-    document = matches.drop_duplicates(["generation_id", "span"])
-    kept = kept.merge(
-        document[["generation_id", "span", "document_id", "source", "licence"]],
-        on=["generation_id", "span"],
-        how="left",
-    )
-    kept = kept.sort_values(["tokens", "generation_id"], ascending=[False, True])
-    # A passage can stand several times in one generation, which is still one generation.
-    kept["generations"] = kept.groupby("text")["generation_id"].transform("nunique")
-    return kept.drop_duplicates("text").head(n).reset_index(drop=True)
+    return shown(rows.map(shortened))
 
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:

@@ -105,7 +105,7 @@ def test_environment_yml_takes_torch_from_conda_forge_alone():
 # package.
 LAYERS = (
     ("errors", "files"),
-    ("records",),
+    ("records", "personal_data"),
     ("tables", "progress", "degenerate"),
     ("corpus", "model_tokenizer"),
     ("index",),
@@ -120,6 +120,7 @@ LAYERS = (
     ("measurements",),
     ("figures",),
     ("report",),
+    ("leaks",),
     ("parameters",),
     ("demo",),
     ("planted",),

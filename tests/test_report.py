@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from propme import tables
+from propme import personal_data, tables
 from propme.errors import InputError, TableError
-from propme.report import excerpt, findings, headline_table, longest_leaks, shown, write_report
+from propme.report import excerpt, findings, headline_table, shown, write_report
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -467,61 +467,17 @@ def test_a_cut_text_is_escaped_after_the_cut() -> None:
     assert "&lt;&lt;&lt;…" in page
 
 
-# --- longest_leaks ----------------------------------------------------------------------------
+def test_an_excerpt_masks_texts_before_it_cuts_them_and_no_ids() -> None:
+    table = pd.DataFrame({"text": ["skriv til anna@example.dk"], "document_id": ["33123456"]})
+    masked = excerpt(table, ["text", "document_id"], characters=16).data
+    assert masked.iloc[0].tolist() == ["skriv til [e-ma…", "33123456"]
+    plain = excerpt(table, ["text"], mask=False).data
+    assert plain.iloc[0, 0] == "skriv til anna@example.dk"
 
 
-def leaks(**given: Any) -> pd.DataFrame:
-    generations = pd.DataFrame(
-        {
-            "generation_id": ["g1", "g2", "g3"],
-            "setting": ["prefix", "generic", "prefix"],
-            "decoding": ["greedy", "greedy", "sampled"],
-        }
-    )
-    spans = pd.DataFrame(
-        [
-            ("g1", 0, 0, 5, "short", "", 7),
-            ("g1", 1, 5, 60, "long", "", 2),
-            ("g1", 2, 60, 115, "long", "", 2),  # twice in one generation
-            ("g3", 0, 3, 58, "long", "", 2),
-            ("g2", 0, 0, 90, "common words", "common", 999),
-            ("g2", 1, 0, 20, "middle", "", 1),
-        ],
-        columns=["generation_id", "span", "start", "stop", "text", "dropped", "n_occurrences"],
-    )
-    matches = pd.DataFrame(
-        [
-            ("g1", 1, "first", "bible", "CC0"),
-            ("g1", 1, "second", "bible", "CC0"),
-            ("g2", 1, "third", "law", ""),
-            ("g2", -1, "whole", "law", ""),
-        ],
-        columns=["generation_id", "span", "document_id", "source", "licence"],
-    )
-    return longest_leaks(generations, spans, matches, **given)
-
-
-def test_longest_leaks_longest_first_each_text_once() -> None:
-    table = leaks()
-    assert table["text"].tolist() == ["long", "middle", "short"]
-    assert table["tokens"].tolist() == [55, 20, 5]
-    assert table["generations"].tolist() == [2, 1, 1]  # generations, not occurrences
-    assert table["setting"].tolist() == ["prefix", "generic", "prefix"]
-    assert table["document_id"].tolist()[:2] == ["first", "third"]
-    assert pd.isna(table["document_id"][2])
-    assert list(table.index) == [0, 1, 2]
-
-
-def test_longest_leaks_takes_the_first_n() -> None:
-    assert leaks(n=1)["text"].tolist() == ["long"]
-
-
-def test_longest_leaks_of_no_span() -> None:
-    nothing = {name: tables.to_frame(name, []) for name in ("spans", "matches")}
-    generations = pd.DataFrame({"generation_id": ["g1"], "setting": ["a"], "decoding": ["greedy"]})
-    table = longest_leaks(generations, nothing["spans"], nothing["matches"])
-    assert table.empty
-    assert {"tokens", "setting", "generations", "document_id"} <= set(table.columns)
+def test_an_excerpt_is_shown_as_it_is_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(personal_data, "available", lambda: False)
+    assert excerpt(pd.DataFrame({"text": ["a@b.dk"]}), ["text"]).data.iloc[0, 0] == "a@b.dk"
 
 
 # --- write_report -----------------------------------------------------------------------------

@@ -1,0 +1,163 @@
+"""What leaked: the longest verbatim passages of each setting, and where they come from."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from propme import personal_data
+from propme.errors import ParameterError
+from propme.records import in_order
+
+#: What leaked can be counted by.
+COLUMNS = ("source", "licence")
+
+_SPAN = ["generation_id", "span"]
+
+
+def what_leaked(
+    frame: pd.DataFrame,
+    spans: pd.DataFrame,
+    matches: pd.DataFrame,
+    prompts: pd.DataFrame,
+    n: int = 10,
+    mask: bool = True,
+) -> pd.DataFrame:
+    """The ``n`` longest kept spans of every setting and decoding, each text once.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Generations with ``prompt_id``, ``setting`` and ``decoding``.
+    spans, matches, prompts : DataFrame
+        The tables of those names.
+    n : int
+        Rows of each setting and decoding, at least 1.
+    mask : bool
+        Whether personal data in passage and prompt is replaced by its kind. It can be only with
+        the extra ``privacy``; without it they are shown as they are.
+
+    Returns
+    -------
+    DataFrame
+        ``setting``, ``decoding``; ``tokens`` of the span; ``generations`` of that setting and
+        decoding that hold it; ``occurrences`` in the corpus and ``documents`` that hold it (a lower
+        bound unless ``documents_exact``); ``document_id``, ``source`` and ``licence`` of the first
+        of them that was fetched, and its ``copies`` where a prompt tells them; ``personal_data``,
+        the kinds that stand in the passage, or ``not looked for``; ``prompt`` and ``passage``.
+
+    Raises
+    ------
+    ParameterError
+        ``n`` is below 1.
+
+    Notes
+    -----
+    *How it misleads.* The document shown is one of those that hold the span, not the one it was
+    learnt from. Personal data that the span cuts off in the middle is not recognised.
+    """
+    if n < 1:
+        raise ParameterError(f"n must be a whole number >= 1, not {n!r}")
+    kept = _kept(frame, spans).merge(
+        matches.drop_duplicates(_SPAN)[[*_SPAN, "document_id", *COLUMNS]], on=_SPAN, how="left"
+    )
+    group = ["setting", "decoding"]
+    # A passage can stand several times in one generation, which is still one generation.
+    kept["generations"] = kept.groupby([*group, "text"])["generation_id"].transform("nunique")
+    longest = kept.sort_values(["tokens", *_SPAN], ascending=[False, True, True])
+    longest = longest.drop_duplicates([*group, "text"]).groupby(group).head(n)
+    longest = _in_order(longest, "tokens").merge(
+        prompts[["prompt_id", "text"]].rename(columns={"text": "prompt"}),
+        on="prompt_id",
+        how="left",
+    )
+    looked_for = personal_data.available()
+    shown = personal_data.mask if mask and looked_for else str
+    columns = {
+        "setting": longest["setting"],
+        "decoding": longest["decoding"],
+        "tokens": longest["tokens"],
+        "generations": longest["generations"],
+        "occurrences": longest["n_occurrences"],
+        "documents": longest["n_documents"],
+        "documents_exact": longest["documents_exact"],
+        "document_id": longest["document_id"],
+        "source": longest["source"],
+        "licence": longest["licence"],
+        "copies": longest["document_id"].map(_copies(prompts)).astype("Int64"),
+        "personal_data": [_kinds(t) if looked_for else "not looked for" for t in longest["text"]],
+        "prompt": [shown(text) for text in longest["prompt"]],
+        "passage": [shown(text) for text in longest["text"]],
+    }
+    return pd.DataFrame(columns)
+
+
+def leaked_by(
+    frame: pd.DataFrame, spans: pd.DataFrame, matches: pd.DataFrame, column: str
+) -> pd.DataFrame:
+    """How much leaked of each source or licence.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Generations with ``setting`` and ``decoding``.
+    spans, matches : DataFrame
+        The tables of those names.
+    column : str
+        ``source`` or ``licence``.
+
+    Returns
+    -------
+    DataFrame
+        ``setting``, ``decoding``, the column; ``generations`` with a kept span that stands in a
+        document of it, ``documents`` of it that were fetched, and ``longest`` such span in tokens.
+
+    Raises
+    ------
+    ParameterError
+        The column is another.
+
+    Notes
+    -----
+    *How it misleads.* Only documents that were fetched count, at most ``docs_per_span`` of each
+    span, so that all numbers are lower bounds. A generation counts for every source that holds a
+    span of it: the numbers add up to more than there are generations.
+    """
+    if column not in COLUMNS:
+        raise ParameterError(f"what leaked is counted by one of {COLUMNS}, not by {column!r}")
+    group = ["setting", "decoding", column]
+    found = _kept(frame, spans).merge(matches[[*_SPAN, "document_id", column]], on=_SPAN)
+    counted = found.groupby(group, as_index=False).agg(
+        generations=("generation_id", "nunique"),
+        documents=("document_id", "nunique"),
+        longest=("tokens", "max"),
+    )
+    return _in_order(counted, "generations")
+
+
+def _kept(frame: pd.DataFrame, spans: pd.DataFrame) -> pd.DataFrame:
+    """Kept spans with the setting, decoding and prompt of their generation."""
+    generation = ["generation_id", "prompt_id", "setting", "decoding"]
+    kept = spans[spans["dropped"] == ""].merge(frame[generation], on="generation_id")
+    return kept.assign(tokens=kept["stop"] - kept["start"])
+
+
+def _in_order(table: pd.DataFrame, most: str) -> pd.DataFrame:
+    """Rows by decoding and setting, within them most first."""
+    rank = {setting: n for n, setting in enumerate(in_order(table["setting"]))}
+    order = table.assign(rank=table["setting"].map(rank))
+    return (
+        order.sort_values(["decoding", "rank", most], ascending=[True, True, False], kind="stable")
+        .drop(columns="rank")
+        .reset_index(drop=True)
+    )
+
+
+def _copies(prompts: pd.DataFrame) -> dict[str, int]:
+    """Copies of each document that a prompt was made from, where they are known."""
+    known = prompts[(prompts["document_id"] != "") & prompts["copies"].notna()]
+    return dict(zip(known["document_id"], known["copies"], strict=True))
+
+
+def _kinds(text: str) -> str:
+    found = {place.kind for place in personal_data.find_personal_data(text)}
+    return ", ".join(kind for kind in personal_data.KINDS if kind in found)

@@ -1,0 +1,151 @@
+"""What leaked, on hand-made tables: which spans, of which documents, and nothing personal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from propme import leaks, personal_data, tables
+from propme.errors import ParameterError
+from propme.leaks import leaked_by, what_leaked
+
+MAIL = "skriv til anna@example.dk eller ring +45 33 12 34 56"
+
+FRAME = pd.DataFrame(
+    [
+        ("g1", "p1", "prefix", "greedy"),
+        ("g2", "p2", "generic", "greedy"),
+        ("g3", "p1", "prefix", "greedy"),
+        ("g4", "p1", "prefix", "sampled"),
+    ],
+    columns=["generation_id", "prompt_id", "setting", "decoding"],
+)
+SPANS = pd.DataFrame(
+    [
+        ("g1", 0, 0, 5, "short", "", 7, 3, True),
+        ("g1", 1, 5, 60, MAIL, "", 2, 2, False),
+        ("g1", 2, 60, 115, MAIL, "", 2, 2, False),  # twice in one generation
+        ("g2", 0, 0, 90, "common words", "common", 999, 0, True),
+        ("g2", 1, 0, 20, "middle", "", 1, 1, True),
+        ("g2", 2, 20, 75, MAIL, "", 2, 2, False),
+        ("g3", 0, 3, 58, MAIL, "", 2, 2, False),
+        ("g4", 0, 0, 9, "nine", "", 1, 1, True),
+    ],
+    columns=[
+        *("generation_id", "span", "start", "stop", "text", "dropped"),
+        *("n_occurrences", "n_documents", "documents_exact"),
+    ],
+)
+MATCHES = pd.DataFrame(
+    [
+        ("g1", 0, "third", "law", ""),
+        ("g1", 1, "first", "bible", "CC0"),
+        ("g1", 1, "second", "law", "CC0"),
+        ("g1", -1, "whole", "law", ""),
+        ("g2", 0, "common", "news", "none"),
+        ("g2", 1, "third", "law", ""),
+        ("g2", 2, "first", "bible", "CC0"),
+        ("g3", 0, "first", "bible", "CC0"),
+    ],
+    columns=["generation_id", "span", "document_id", "source", "licence"],
+)
+PROMPTS = pd.DataFrame(
+    {
+        "prompt_id": ["p1", "p2", "p3"],
+        "text": ["I begyndelsen, a@b.dk", "Fortæl", "x"],
+        "document_id": ["first", "", "third"],
+        "copies": pd.array([8, None, None], "Int64"),
+    }
+)
+
+
+def leaked(**given: Any) -> pd.DataFrame:
+    return what_leaked(FRAME, SPANS, MATCHES, PROMPTS, **given)
+
+
+def test_longest_first_each_text_once_in_each_setting_and_decoding() -> None:
+    table = leaked()
+    assert table["setting"].tolist() == ["generic", "generic", "prefix", "prefix", "prefix"]
+    assert table["decoding"].tolist() == ["greedy"] * 4 + ["sampled"]
+    assert table["tokens"].tolist() == [55, 20, 55, 5, 9]
+    assert table["generations"].tolist() == [1, 1, 2, 1, 1]  # generations, not occurrences
+    assert table["occurrences"].tolist() == [2, 1, 2, 7, 1]
+    assert table["documents"].tolist() == [2, 1, 2, 3, 1]
+    assert table["documents_exact"].tolist() == [False, True, False, True, True]
+
+
+def test_each_span_has_the_first_document_that_was_fetched_and_its_copies() -> None:
+    table = leaked()
+    assert table["document_id"].fillna("").tolist() == ["first", "third", "first", "third", ""]
+    assert table["source"].fillna("").tolist() == ["bible", "law", "bible", "law", ""]
+    assert table["licence"].fillna("").tolist() == ["CC0", "", "CC0", "", ""]
+    # Of "third" a prompt was made, but its copies are not known.
+    assert table["copies"].fillna(-1).tolist() == [8, -1, 8, -1, -1]
+
+
+def test_the_first_n_of_each_setting_and_decoding() -> None:
+    assert leaked(n=1)["tokens"].tolist() == [55, 55, 9]
+    with pytest.raises(ParameterError, match="n must be"):
+        leaked(n=0)
+
+
+def test_personal_data_is_named_and_masked_in_passage_and_prompt() -> None:
+    row = leaked(n=1).iloc[1]
+    assert row["personal_data"] == "e-mail, phone"
+    assert row["passage"] == "skriv til [e-mail] eller ring [phone]"
+    assert row["prompt"] == "I begyndelsen, [e-mail]"
+    assert leaked()["personal_data"].tolist()[1] == ""
+
+
+def test_personal_data_is_shown_where_asked() -> None:
+    row = leaked(n=1, mask=False).iloc[1]
+    assert row["personal_data"] == "e-mail, phone"
+    assert (row["passage"], row["prompt"]) == (MAIL, "I begyndelsen, a@b.dk")
+
+
+def test_without_the_extra_it_is_said_that_nothing_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(personal_data, "available", lambda: False)
+    table = leaked()
+    assert set(table["personal_data"]) == {"not looked for"}
+    assert table["passage"][0] == MAIL
+
+
+def test_nothing_leaked() -> None:
+    nothing = {name: tables.to_frame(name, []) for name in ("spans", "matches", "prompts")}
+    table = what_leaked(FRAME, **nothing)
+    assert table.empty
+    assert list(table.columns) == list(leaked().columns)
+    assert leaked_by(FRAME, nothing["spans"], nothing["matches"], "source").empty
+
+
+def test_generations_documents_and_longest_span_by_source() -> None:
+    table = leaked_by(FRAME, SPANS, MATCHES, "source")
+    # The whole match (span -1) and the span dropped as common do not count.
+    assert table.to_numpy().tolist() == [
+        ["generic", "greedy", "bible", 1, 1, 55],
+        ["generic", "greedy", "law", 1, 1, 20],
+        ["prefix", "greedy", "bible", 2, 1, 55],
+        ["prefix", "greedy", "law", 1, 2, 55],
+    ]
+
+
+def test_by_licence_and_by_nothing_else() -> None:
+    table = leaked_by(FRAME, SPANS, MATCHES, "licence")
+    assert table["licence"].tolist() == ["", "CC0", "CC0", ""]
+    assert table["generations"].tolist() == [1, 1, 2, 1]
+    with pytest.raises(ParameterError, match="'language'"):
+        leaked_by(FRAME, SPANS, MATCHES, "language")
+
+
+@pytest.mark.parametrize("order", [[3, 1, 0, 2, 7, 6, 5, 4], list(range(7, -1, -1))])
+def test_the_order_of_spans_does_not_matter(order: list[int]) -> None:
+    other = what_leaked(FRAME, SPANS.iloc[order], MATCHES, PROMPTS)
+    pd.testing.assert_frame_equal(other, leaked())
+
+
+def test_columns_can_be_counted_by() -> None:
+    assert set(leaks.COLUMNS) <= set(tables.TABLES["matches"].columns)
