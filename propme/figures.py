@@ -215,6 +215,51 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
     return figure
 
 
+#: What is drawn of each threshold, and how its axis is called.
+_THRESHOLDS = {
+    "docs_per_span": ("NVR", "documents a span"),
+    "rare_percent": ("longest span", "rare spans kept,\n% of the tokens"),
+    "least_tokens": ("longest span", "least span, tokens"),
+    "window": ("NVR", "window, times the\ngeneration's length"),
+    "merging": ("ALS", "merging rule"),
+}
+
+
+def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
+    """One headline over each threshold of tracing, a line a setting; a ring: as the trace was made.
+
+    Which settings lie above which should not hang on a threshold; how high they lie may.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(style="whitegrid", context="notebook")
+    figure, panels = plt.subplots(1, len(_THRESHOLDS), figsize=(14, 3.6), layout="constrained")
+    plt.close(figure)
+    part = thresholds[thresholds["decoding"] == decoding]
+    colours = _colours(part["setting"])
+    for axes, (threshold, (metric, label)) in zip(panels, _THRESHOLDS.items(), strict=True):
+        rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
+        order = list(dict.fromkeys(rows["at"]))
+        for setting in in_order(rows["setting"]):
+            of_setting = rows[rows["setting"] == setting].set_index("at").reindex(order)
+            values = of_setting["value"].astype(float)
+            axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
+            chosen = [n for n, c in enumerate(of_setting["chosen"]) if c is True or c == 1]
+            axes.plot(chosen, values.iloc[chosen], "o", mfc="none", ms=9, color=colours[setting])
+        axes.set_xticks(range(len(order)), order)
+        axes.set(xlabel=label, title=metric)
+        if rows.empty:
+            axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+    handles, labels = panels[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(labels), frameon=False,
+            fontsize="small",
+        )  # fmt: skip
+    return figure
+
+
 def extraction_by_copies(copies: pd.DataFrame) -> Figure:
     """Extraction and near-verbatim recall against copies in the corpus; 0: held out."""
     names = {

@@ -18,6 +18,7 @@ from propme.errors import MetricError
 from propme.metrics import METRICS, Metric, metric_named, require_propensity_metrics
 from propme.propensity import is_undefined, propensity
 from propme.records import PROMPT_FREE, metadata_field
+from propme.thresholds import threshold_table
 from propme.uncertainty import (
     ROUNDS,
     Floats,
@@ -344,6 +345,7 @@ def measure(
         "copies": copies_table(frame, seed, rounds),
         "breakdown": breakdown_table(frame, by, seed=seed, rounds=rounds),
         "span_lengths": span_length_table(frame),
+        "thresholds": threshold_table(frame, spans, matches),
     }
 
 
@@ -371,20 +373,14 @@ class _Group:
         """Each metric over each subset, all resampled by the same draws of prompts."""
         parts = {name: subset(self.frame, name) for name in self.subsets}
         known = {name: part for name, part in parts.items() if len(part)}
-        # Where nothing is asked each generation is a draw of its own.
-        cluster = "generation_id" if self.setting in PROMPT_FREE else "prompt_id"
         samples = [
-            (
-                name,
-                metric,
-                _sample(f"{metric.name} of setting {self.setting!r}", metric, part, cluster),
-            )
+            (name, metric, prompt_sums(metric, part))
             for name, part in known.items()
             for metric in metrics
         ]
         if not samples:
             return
-        drawn = np.unique(self.frame[cluster])
+        drawn = np.unique(self.frame[_drawn_by(self.setting)])
         sums = np.concatenate([_spread(sample, drawn) for _, _, sample in samples], axis=1)
         # Another seed for each group: those that are compared must be resampled independently.
         seed_name = f"{seed}\0{self.setting}\0{self.decoding}".encode()
@@ -395,11 +391,25 @@ class _Group:
             yield _Measured(name, metric, sample, of_sample, len(known[name]))
 
 
-def _sample(name: str, metric: Metric, frame: pd.DataFrame, cluster: str) -> PromptSums:
+def prompt_sums(metric: Metric, frame: pd.DataFrame) -> PromptSums:
+    """A metric over the generations of one setting, with what each prompt adds to it.
+
+    Where nothing is asked, each generation is a draw of its own and stands for a prompt.
+    """
+    setting = str(frame["setting"].iloc[0])
     top, bottom = metric.ratio(frame)
     return PromptSums.of(
-        top.to_numpy(float), bottom.to_numpy(float), frame[cluster], metric.in_unit_interval, name
+        top.to_numpy(float),
+        bottom.to_numpy(float),
+        frame[_drawn_by(setting)],
+        metric.in_unit_interval,
+        f"{metric.name} of setting {setting!r}",
     )
+
+
+def _drawn_by(setting: str) -> str:
+    """The column whose values are resampled."""
+    return "generation_id" if setting in PROMPT_FREE else "prompt_id"
 
 
 def _spread(sample: PromptSums, drawn: npt.NDArray[Any]) -> Floats:

@@ -76,6 +76,9 @@ ROWS: dict[str, list[Any]] = {
             "source", NASTY, "prefix", "capability", "greedy", "NVR", None, None, None, "none", 1, 2
         )
     ],
+    "thresholds": [
+        tables._Thresholds("window", "5", True, "prefix", "greedy", "NVR", None),
+    ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip
 
