@@ -97,10 +97,8 @@ def _over_documents(
     )
     found = matches.merge(of_segment, on=["generation_id", "span"])
     # The same part on every machine: documents in the order of a hash.
-    places = (
-        found[["generation_id", "span", "shard", "document"]].astype(str).agg("\0".join, axis=1)
-    )
-    found = found.assign(chance=[hashlib.sha256(p.encode()).hexdigest() for p in places])
+    keys = [found[column] for column in ("generation_id", "span", "shard", "document")]
+    found = found.assign(chance=[_hashed(*place) for place in zip(*keys, strict=True)])
     found = found.sort_values("chance")
     rank = found.groupby(["generation_id", "span"]).cumcount()
     most = int(rank.max()) + 1 if len(rank) else 1
@@ -113,6 +111,10 @@ def _over_documents(
         nvr = sums["sum"].sum() / sums["size"].sum().replace(0, np.nan)
         values = pd.DataFrame({"NVR": nvr, "NVR_max": sums["max"].mean()})
         yield from _rows("docs_per_span", str(n), n == most, values)
+
+
+def _hashed(*place: object) -> str:
+    return hashlib.sha256("\0".join(map(str, place)).encode()).hexdigest()
 
 
 def _over_rarity(placed: pd.DataFrame, spans: pd.DataFrame) -> Iterator[dict[str, Any]]:
