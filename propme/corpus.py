@@ -470,8 +470,8 @@ def _document(
         text_field = "text"
     if text_field not in record:
         raise InputError(
-            f"no field {text_field!r}; fields here: {sorted(record)}; name it with text_field"
-            " (--text-field)",
+            f"no field {text_field!r}; fields here: {sorted(record)}; name the right one: option"
+            " --text-field, parameter text_field, or prompt_field for a file of prompts",
             str(path),
             line,
         )

@@ -98,6 +98,11 @@ class ModelTokenizer:
             ) from error
         return cls.of(backend, config, model)
 
+    @classmethod
+    def load_if_named(cls, model: str, trust_remote_code: bool = False) -> ModelTokenizer | None:
+        """`load`, or none where no model is named, for a server or a file has the completions."""
+        return cls.load(model, trust_remote_code) if model else None
+
     @property
     def start_token(self) -> int | None:
         """The token that every document begins with; not every tokenizer has one."""

@@ -171,9 +171,13 @@ class RunFolder:
     def input_path(self, name: str) -> str:
         """Path (or hub name) of an input: ``corpus``, ``heldout``, ``human``, ``model``, ``index``.
 
-        Empty for ``heldout`` and ``human`` where none was given.
+        Empty for ``heldout``, ``human`` and ``model`` where none was given.
         """
         return self.inputs.get(name, {"path": ""})["path"]
+
+    def input_hash(self, name: str) -> str:
+        """SHA-256 of an input; empty for a name on the hub, and where none was given."""
+        return self.inputs.get(name, {"sha256": ""})["sha256"]
 
 
 _TABLES_OF_STAGES = (
@@ -247,6 +251,11 @@ def prepare_inputs(
 
     given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
     paths = _input_paths(given, resolve(cache))
+    if not (index or tokenizer or model):
+        raise ParameterError(
+            "no model is given (a server or a file has the completions), so the tokenizer of the"
+            " index must be named: parameter tokenizer, or index for a ready one"
+        )
     hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
     if index:
         folder = resolve(index)

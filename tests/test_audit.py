@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from helpers import DANISH, byte_tokenizer, index_of, metaspace_tokenizer, word_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import tiny_demo
+from tokenizers import normalizers
 
 from propme import tables
 from propme.errors import InputError
@@ -42,8 +44,11 @@ def slow_longest(documents: list[str], text: str, tokenizer: Tokenizer) -> int:
     encoded = [tokenizer.encode(document) for document in documents]
 
     def occurs(start: int, stop: int) -> bool:
-        window = text[offsets[start][0] : offsets[stop - 1][1]].strip()
-        if window and (start == 0 or stop == len(ids)) and any(window in d for d in documents):
+        window = text[offsets[start][0] : offsets[stop - 1][1]]
+        # The token at the end that lies inside the prompt must not be blank.
+        inner = [stop - 1] * (start == 0) + [start] * (stop == len(ids))
+        ends = any(text[slice(*offsets[token])].strip() for token in inner)
+        if ends and any(window.strip() in d for d in documents):
             return True
         size = stop - start
         return any(d[i : i + size] == ids[start:stop] for d in encoded for i in range(len(d)))
@@ -202,6 +207,21 @@ def test_a_setting_without_any_usable_prompt_is_an_error(setting: str, kind: str
     assert len(choose(named("generic", 2) + named(setting, 1, kind), 2)) == 3
 
 
+def test_blanks_inside_a_prompt_are_not_shared_text() -> None:
+    found = audited("Hej" + "\n" * 20 + "verden", index_of(["Hej hej"], BYTES), limit=16)
+    assert (found.longest_span, found.refused) == (3, "")
+
+
+def test_accents_are_compared_as_the_index_holds_them() -> None:
+    backend = byte_tokenizer(DANISH, 80)._backend
+    backend.normalizer = normalizers.NFC()
+    tokenizer = Tokenizer(backend)
+    text = "Cafe\u0301 au lait og smørrebrød på åen"
+    index = index_of([f"En {text}."], tokenizer)
+    for written in (text, unicodedata.normalize("NFC", text)):
+        assert audited(written, index).occurs_whole
+
+
 def test_a_set_of_ones_own_and_what_asks_for_nothing_are_used_whole() -> None:
     own, cues = named("file", 5), named("minimal_cue", 7)
     assert choose([*own, *cues, *named("generic", 3)], 2) == [*own, *cues, *named("generic", 2)]
@@ -256,6 +276,11 @@ def test_what_leaves_no_room_for_its_completion_is_refused() -> None:
     assert fitted[1].n_model_tokens == len(model.prompt_ids(long))
     assert (fitted[2].n_model_tokens, fitted[2].refused) == (None, "")
     assert fitted[3].refused == "r"
+
+
+def test_without_the_models_tokenizer_nothing_is_known() -> None:
+    prompts = [prompt_of("And God said")]
+    assert fit(prompts, None, 24) == prompts
 
 
 # --- contrast with the attack ---------------------------------------------------------------------

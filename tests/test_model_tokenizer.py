@@ -57,6 +57,11 @@ def test_of_a_folder_that_transformers_wrote() -> None:
     assert tokenizer.encode("<|endoftext|>") == rest
 
 
+def test_no_model_no_tokenizer() -> None:
+    assert ModelTokenizer.load_if_named("") is None
+    assert ModelTokenizer.load_if_named(str(tiny_demo().model)) is not None
+
+
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot load the model's tokenizer") as caught:
         ModelTokenizer.load(str(tmp_path))

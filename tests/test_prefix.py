@@ -251,6 +251,15 @@ def test_strata_can_be_values_of_any_field() -> None:
     assert Counter(p.source for p in prompts) == {"a": 2, "b": 2}
 
 
+def test_numbers_of_a_table_are_numbers() -> None:
+    metadata = [{"id": "a", "copies": "4"}, {"id": "b", "copies": 4.0}, {"id": "c", "copies": "x"}]
+    index = index_of([words(n, 110) for n in range(3)], WORDS, metadata)
+    prompts = prefix_prompts(index, 2, 0, PrefixCut(), "copies", [4])
+    assert sorted((p.document_id, p.copies) for p in prompts) == [("a", 4), ("b", 4)]
+    with pytest.raises(InputError, match=r"with copies = \[7\]: .*its values are \[4, 'x'\]"):
+        prefix_prompts(index, 2, 0, PrefixCut(), "copies", [7])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"tokens": 0}, "prefix_tokens must be at least 1"), ({"position": "end"}, "start, random")],

@@ -391,6 +391,29 @@ def test_a_missing_corpus_is_named(tmp_path):
         )
 
 
+def test_without_a_model_the_tokenizer_of_the_index_must_be_named(tmp_path):
+    with pytest.raises(ParameterError, match="parameter tokenizer"):
+        runs.prepare_inputs(
+            runs.open_run(str(tmp_path)),
+            corpus=str(tiny_demo().corpus),
+            heldout="",
+            human="",
+            model="",
+            tokenizer="",
+            index="",
+            text_field="text",
+            id_field="id",
+            cache=str(tmp_path / "cache"),
+        )
+
+
+def test_cells_of_the_notebooks_have_ids_of_their_own():
+    for stage in runs.STAGES:
+        cells = json.loads(runs.notebook_path(stage).read_text("utf-8"))["cells"]
+        ids = [cell["id"] for cell in cells]
+        assert len(set(ids)) == len(ids)
+
+
 def test_a_later_notebook_says_which_one_to_run_first(tmp_path):
     with pytest.raises(RunError, match="run notebook 1_prompts first"):
         runs.open_run(str(tmp_path)).input_path("model")

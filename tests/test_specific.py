@@ -68,10 +68,10 @@ def test_a_document_is_asked_about_in_its_own_language_if_that_is_wished() -> No
 
 
 def test_all_patterns_are_used_before_one_comes_again() -> None:
-    prompts = requests_about([topic(n, f"word{n}") for n in range(32)], "en", seed=0)
+    prompts = requests_about([topic(n, f"word{n}") for n in range(48)], "en", seed=0)
     used = Counter(re.sub(r"word\d+", "X", p.text) for p in prompts)
     assert set(used.values()) == {2}
-    assert len(used) == len(_patterns()["en"]["word"]) == 16
+    assert len(used) == len(_patterns()["en"]["word"]) == 24
 
 
 def test_the_patterns_of_all_languages_are_alike_in_kind_and_sound() -> None:

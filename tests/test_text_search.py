@@ -341,6 +341,15 @@ def test_a_text_with_rare_ends_and_a_common_middle_is_found(
     assert (sorted(p.document for p in found.positions), found.exact) == ([12, 14], True)
 
 
+@pytest.mark.parametrize("name", SPLITTING)
+def test_a_text_that_is_very_common_is_found_behind_a_commoner_middle(
+    name: str, text_tokenizer: Callable
+) -> None:
+    documents = ["c ba c"] * 30 + ["ab ba ab"] * 12
+    found = find_text(index_of(documents, text_tokenizer(name)), "ab ba ab", 10)
+    assert (len(found.positions), found.exact) == (10, False)
+
+
 @pytest.mark.parametrize("lookups", [0, 1, 2, 5])
 def test_beyond_the_most_lookups_the_answer_is_a_lower_bound(
     lookups: int, text_tokenizer: Callable, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,21 @@ def test_a_title_is_kept_and_makes_a_topic_by_itself() -> None:
     assert (topic.title, topic.terms) == ("Numbers", ())
 
 
+def test_a_title_is_put_on_one_line_without_its_quotes() -> None:
+    titles = {"  »The\n sea« ": "The sea", "  ": "", "x" * 200: ""}
+    for given, kept in titles.items():
+        texts = ["plums quinces", "sloes medlars", "pears"]
+        index = index_of(texts, byte_tokenizer(), [{"title": given} for _ in texts])
+        assert find_topics(index, seed=0)[0].title == kept
+
+
+def test_a_word_cut_at_the_end_of_what_is_read_is_no_term() -> None:
+    text = "1" * 594 + " quinces"  # of which 600 bytes end in "quinc"
+    index = index_of([text], byte_tokenizer())
+    with pytest.raises(InputError, match="no salient term"):
+        find_topics(index, seed=0)
+
+
 def terms_of(*texts: str) -> list[list[str]]:
     vocabulary = _Vocabulary([_Read("x", "", "", "", text) for text in texts])
     return [list(vocabulary.terms(text)) for text in texts]

@@ -96,9 +96,10 @@ def find_text(
     anchor, char_start = anchored
     occurrences = index.find(anchor)
     if occurrences.count > most:
-        # The ends may be rarer than a common anchor: a number on each side of a sign.
+        # The ends may be rarer than a common anchor: a number on each side of a sign. Where they
+        # are not, the search along the text still finds some of what stands there so often.
         found = _find_short(index, stripped, most)
-        if found.exact:
+        if found.exact or found.positions:
             return found
     return _find_anchored(index, stripped, occurrences, char_start, most)
 

@@ -81,6 +81,10 @@ class Tokenizer:
         """Token ids of a text."""
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
+    def kept(self, text: str) -> str:
+        """A text as its tokens hold it: changed only if the tokenizer normalises."""
+        return text if self._backend.normalizer is None else self.decode(self.encode(text))
+
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids, and the characters ``[start, stop)`` of the text that each covers."""
         encoding = self._backend.encode(text, add_special_tokens=False)

@@ -63,7 +63,8 @@ def audit(prompts: Iterable[Prompt], index: Index, longest_allowed: int) -> list
 
 
 def _audited(prompt: Prompt, index: Index) -> Prompt:
-    text = prompt.text.strip()
+    # As the index holds it: some tokenizers compose accents, or make capitals small.
+    text = index.tokenizer.kept(prompt.text).strip()
     ids, offsets = index.tokenizer.encode_with_offsets(text)
     whole = find_text(index, text)
     longest = len(ids) if whole.positions else _longest_run(index, text, ids, offsets)
@@ -81,12 +82,16 @@ def _audited(prompt: Prompt, index: Index) -> Prompt:
 
 def _longest_run(index: Index, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> int:
     longest = max((int(stop - start) for start, stop in index.maximal_runs(ids)), default=0)
-    # What is longer and occurs, occurs shortened too: so the sizes can be tried one by one.
-    while longest < len(ids) and (
-        find_text(index, text[: offsets[longest][1]]).positions
-        or find_text(index, text[offsets[-longest - 1][0] :]).positions
-    ):
-        longest += 1
+    beginnings = [(text[:stop], (start, stop)) for start, stop in offsets]
+    ends = [(text[start:], (start, stop)) for start, stop in reversed(offsets)]
+    for passages in (beginnings, ends):
+        for size, (passage, (start, stop)) in enumerate(passages, start=1):
+            # A blank token inside the prompt ends no passage: it would be looked up without it.
+            if size <= longest or not text[start:stop].strip():
+                continue
+            if not find_text(index, passage).positions:
+                break  # what is longer and occurs, occurs shortened too
+            longest = size
     return longest
 
 
@@ -100,8 +105,12 @@ def _reason(prompt: Prompt, longest_allowed: int) -> str:
     return ""
 
 
-def fit(prompts: Iterable[Prompt], model: ModelTokenizer, max_new_tokens: int) -> list[Prompt]:
+def fit(
+    prompts: Iterable[Prompt], model: ModelTokenizer | None, max_new_tokens: int
+) -> list[Prompt]:
     """Fill in the length of what the model is given, and refuse what leaves its completion no room.
+
+    Without the model's tokenizer, as with a server, nothing is known and nothing refused.
 
     Raises
     ------
@@ -109,6 +118,8 @@ def fit(prompts: Iterable[Prompt], model: ModelTokenizer, max_new_tokens: int) -
         A chat prompt for a model without a chat template, or an empty prompt for one without a
         start token.
     """
+    if model is None:
+        return list(prompts)
     fitted = []
     for prompt in prompts:
         if prompt.setting == "human":  # nobody is asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,7 +101,8 @@ def prefix_prompts(
     InputError
         Fewer such documents than asked for, among the 100 000 looked at where there are more.
     """
-    wanted: dict[Any, int] = dict.fromkeys(strata, n) if strata else {None: n}
+    wanted: dict[Any, int] = dict.fromkeys(map(_plain, strata), n) if strata else {None: n}
+    seen: Counter[Any] = Counter()
     rng = np.random.default_rng([seed, 1])
     chosen: dict[str, Prompt] = {}
     for shard, document in random_documents(index, seed, _MOST_DRAWS):
@@ -111,6 +113,7 @@ def prefix_prompts(
             continue
         metadata = index.metadata(shard, document)
         stratum = _plain(metadata.get(stratify_by)) if strata else None
+        seen[stratum] += 1
         if not wanted.get(stratum):
             continue
         tokens = partial(index.document_tokens, shard, document)
@@ -118,21 +121,32 @@ def prefix_prompts(
         if prompt.text and prompt.text not in chosen:
             chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
             wanted[stratum] -= 1
-    _require_all(wanted, n, cut, stratify_by if strata else "")
+    _require_all(wanted, n, cut, stratify_by if strata else "", seen, index.n_documents)
     return sorted(chosen.values(), key=lambda prompt: (prompt.copies or 0, prompt.prompt_id))
 
 
-def _require_all(wanted: Mapping[Any, int], n: int, cut: PrefixCut, stratify_by: str) -> None:
+def _require_all(
+    wanted: Mapping[Any, int],
+    n: int,
+    cut: PrefixCut,
+    stratify_by: str,
+    seen: Counter[Any],
+    n_documents: int,
+) -> None:
     missing = {stratum: count for stratum, count in wanted.items() if count}
-    if missing:
-        of_each = f" with {stratify_by} = {list(missing)}" if stratify_by else ""
-        each = " of each" if stratify_by else ""
-        raise InputError(
-            f"too few documents of >= {cut.least_tokens} tokens{of_each}:"
-            f" {sum(missing.values())} prefixes are missing, {n}{each} wanted; ask for fewer"
-            " (parameter n_prefix), or see the length of the documents",
-            "index",
-        )
+    if not missing:
+        return
+    of_each = f" with {stratify_by} = {list(missing)}" if stratify_by else ""
+    each = " of each" if stratify_by else ""
+    sample = f" among {_MOST_DRAWS} drawn of {n_documents}" if n_documents > _MOST_DRAWS else ""
+    told = [value for value, _ in seen.most_common(20) if value is not None]
+    values = f"; its values are {told}" if stratify_by else ""
+    raise InputError(
+        f"too few documents of >= {cut.least_tokens} tokens{of_each}{sample}:"
+        f" {sum(missing.values())} prefixes are missing, {n}{each} wanted; ask for fewer"
+        f" (parameter n_prefix), or see the length of the documents{values}",
+        "index",
+    )
 
 
 def mismatched_prefix_prompts(
@@ -236,8 +250,9 @@ def _with_its_own_id(prompt: Prompt, others: Iterable[Prompt]) -> Prompt:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a metadata field as a stratum: lists and objects are none."""
-    return value if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+    """A value of a metadata field as a stratum: lists and objects are none, "4" and 4.0 are 4."""
+    number = _int_or_none(value)
+    return number if number is not None else value if isinstance(value, (str, float)) else None
 
 
 def _slice(ids: list[int], start: int, stop: int) -> list[int]:
@@ -245,4 +260,9 @@ def _slice(ids: list[int], start: int, stop: int) -> list[int]:
 
 
 def _int_or_none(value: Any) -> int | None:
+    """A whole number, also one that a table holds as text or as a float."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -40,6 +40,9 @@ _TASK = {
     ),
 }
 
+#: How metadata may name a language whose code has two letters.
+_NAMES_OF_LANGUAGES = {"dan": "da", "danish": "da", "dansk": "da", "eng": "en", "english": "en"}
+
 #: What a writer may put around its message.
 _AROUND = " \t\"'“”„»«*"
 
@@ -54,6 +57,7 @@ def specific_set(
     texts: str = "",
     like: Sequence[Prompt] = (),
     complete: Completer | None = None,
+    fields: tuple[str, str, str] = ("text", "text", "id"),
 ) -> list[Prompt]:
     """The setting ``specific``, from wherever its prompts come.
 
@@ -76,6 +80,8 @@ def specific_set(
         For ``texts``: the prompts whose lengths the sentences are to have.
     complete : callable, optional
         For ``corpus``: the model that writes the requests, see `written_requests`.
+    fields : tuple of str
+        Column of the text in a file of prompts; keys of text and id in ``texts``.
 
     Raises
     ------
@@ -91,8 +97,8 @@ def specific_set(
         if not texts:
             raise InputError("name the documents as parameter specific_texts", "specific_prompts")
         lengths = [len(p.text.split()) for p in like or read_requests("generic", "generic_en", 0)]
-        return sentence_prompts(texts, 2 * n, lengths, seed)
-    return read_requests("specific", name, seed)
+        return sentence_prompts(texts, 2 * n, lengths, seed, *fields[1:])
+    return read_requests("specific", name, seed, fields[0])
 
 
 def requests_about(topics: Sequence[Topic], language: str, seed: int) -> list[Prompt]:
@@ -185,9 +191,11 @@ def require_language(language: str) -> None:
 
 
 def _language(topic: Topic, language: str) -> str:
-    if language == "auto":
-        return topic.language if topic.language in _patterns() else "en"
-    return language
+    if language != "auto":
+        return language
+    named = re.split(r"[-_]", topic.language.strip().lower())[0]
+    code = _NAMES_OF_LANGUAGES.get(named, named)
+    return code if code in _patterns() else "en"
 
 
 @cache

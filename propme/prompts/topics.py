@@ -22,6 +22,7 @@ _MOST_DOCUMENTS = 3000
 _MOST_TOKENS = 600
 
 _TERMS_OF_A_TOPIC = 3
+_LONGEST_TITLE = 120
 #: Terms of more than this share of a source's documents are its common words, if it has so many.
 _COMMON, _MANY = 0.1, 100
 #: Words of so many ordinary requests are about nothing.
@@ -103,13 +104,22 @@ def _read(index: Index, seed: int) -> Iterator[_Read]:
     for shard, number in random_documents(index, seed, _MOST_DOCUMENTS):
         metadata = index.metadata(shard, number)
         ids = index.document_tokens(shard, number, 0, _MOST_TOKENS)
+        text = index.tokenizer.decode(ids)
+        if index.document_length(shard, number) > len(ids):
+            text = text[: len(text) - len(re.split(r"\W", text)[-1])]  # a word cut in two
         yield _Read(
             metadata_field(metadata, "id"),
             metadata_field(metadata, "source"),
             metadata_field(metadata, "language", "lang"),
-            metadata_field(metadata, "title"),
-            index.tokenizer.decode(ids),
+            _title(metadata_field(metadata, "title")),
+            text,
         )
+
+
+def _title(title: str) -> str:
+    """A title as a sentence can hold it, on one line and without its quotes; a long one is none."""
+    line = " ".join(title.split()).strip("\"'“”„»« ")
+    return line if len(line) <= _LONGEST_TITLE else ""
 
 
 def _distinct(documents: Iterator[_Read]) -> Iterator[_Read]:
