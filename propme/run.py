@@ -179,7 +179,7 @@ class RunFolder:
 _TABLES_OF_STAGES = (
     ("prompts",),
     ("generations", "extraction"),
-    ("traces", "spans", "matches"),
+    ("traces", "spans", "matches", "variants"),
     ("metrics", "propensity", "copies", "breakdown", "span_lengths"),
 )
 
@@ -339,6 +339,7 @@ _LEAST = {
     "patience": 0,
     "bootstrap_rounds": 1,
     "workers": 1,
+    "n_varied": 0,
     "seed": 0,
 }
 

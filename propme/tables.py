@@ -59,6 +59,22 @@ class _Extraction:
 
 
 @dataclass(frozen=True, slots=True)
+class _Variants:
+    threshold: Annotated[str, "what is varied: a field of TraceSettings"]
+    choice: Annotated[str, "its value"]
+    own: Annotated[bool, "whether that is the run's own value"]
+    generation_id: Annotated[str, "the generation"]
+    longest_segment: Annotated[int, "longest final segment in tokens; 0: none"]
+    full_raw: Annotated[bool, "whether some document holds the whole generation"]
+    full_normalized: Annotated[bool, "whether one does after normalisation and not before"]
+    n_pairs: Annotated[int, "(segment, document) pairs retrieved"]
+    n_hits: Annotated[int, "of them those with recall > 0"]
+    recall_sum: Annotated[float, "sum of the pairs' recall"]
+    recall_max: Annotated[float, "best document's recall; 0: none"]
+    error: Annotated[str, "why it could not be traced so; empty: it was"]
+
+
+@dataclass(frozen=True, slots=True)
 class _Metrics:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
@@ -179,6 +195,12 @@ TABLES = {
             records.Match,
             ("generation_id", "span", "shard", "document"),
             "documents that hold them",
+        ),
+        Table(
+            "variants",
+            _Variants,
+            ("threshold", "choice", "generation_id"),
+            "what is found in some completions with other values of each threshold",
         ),
         Table(
             "metrics",

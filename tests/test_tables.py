@@ -52,6 +52,11 @@ ROWS: dict[str, list[Any]] = {
         Match("g1", -1, 0, 17, "d", "bible", "CC0", 4, NASTY, 3, 19, "full_raw", 1.0, False),
         Match("g1", 0, 1, 17, "", "", "", 0, "", 0, 0, "partial", 0.0, True),
     ],
+    "variants": [
+        tables._Variants(
+            "merging", "overlap", False, "g1", 12, False, True, 3, 2, 1.5, 1.0, ""
+        )
+    ],
     "metrics": [
         tables._Metrics(
             "generic", "propensity", "greedy", "all", "NVR", None, None, None, "none", 0, 9, 0
