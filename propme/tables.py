@@ -139,6 +139,19 @@ class _Breakdown:
 
 
 @dataclass(frozen=True, slots=True)
+class _Discoverable:
+    setting: Annotated[str, "prompt setting"]
+    decoding: Annotated[str, "decoding that the probabilities are of"]
+    tries: Annotated[int, "completions that are sampled of each prefix"]
+    target: Annotated[float, "probability with which one must hold the true continuation"]
+    value: Annotated[float, "share of the prefixes that reach it"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prefixes that were scored"]
+
+
+@dataclass(frozen=True, slots=True)
 class _SpanLengths:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
@@ -225,6 +238,12 @@ TABLES = {
             _Breakdown,
             ("by", "group", "setting", "decoding", "metric"),
             "metrics by source, licence, language, kind of prompt or any metadata",
+        ),
+        Table(
+            "discoverable",
+            _Discoverable,
+            ("setting", "decoding", "tries", "target"),
+            "share of prefixes that a number of tries extracts, from their probabilities",
         ),
         Table(
             "span_lengths",

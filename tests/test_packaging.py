@@ -115,7 +115,7 @@ LAYERS = (
     ("simpletrace",),
     ("tracing",),
     ("propensity", "uncertainty"),
-    ("comparison", "power"),
+    ("comparison", "power", "discoverable"),
     ("metrics", "filters"),
     ("measurements",),
     ("figures",),

@@ -81,6 +81,9 @@ ROWS: dict[str, list[Any]] = {
             "source", NASTY, "prefix", "capability", "greedy", "NVR", None, None, None, "none", 1, 2
         )
     ],
+    "discoverable": [
+        tables._Discoverable("prefix", "sampled", 10, 0.5, 0.0, 0.0, 0.3, "rule of three", 10)
+    ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip
 
