@@ -146,7 +146,11 @@ def subset(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def metric_table(
-    frame: pd.DataFrame, names: Iterable[str] = METRICS, seed: int = 0, rounds: int = ROUNDS
+    frame: pd.DataFrame,
+    names: Iterable[str] = METRICS,
+    seed: int = 0,
+    rounds: int = ROUNDS,
+    subsets: Iterable[str] = SUBSETS,
 ) -> pd.DataFrame:
     """Each metric of each setting, decoding and subset, with its interval: the table ``metrics``.
 
@@ -158,7 +162,7 @@ def metric_table(
     metrics = [metric_named(name) for name in names]
     rows = [
         group.labels | {"subset": measured.subset, "metric": measured.metric.name} | measured.row()
-        for group in _groups(frame)
+        for group in _groups(frame, subsets)
         for measured in group.measure(metrics, seed, rounds)
     ]
     return _table("metrics", rows)

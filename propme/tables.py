@@ -152,6 +152,23 @@ class _Discoverable:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sensitivity:
+    threshold: Annotated[str, "what is varied: a field of TraceSettings"]
+    choice: Annotated[str, "its value"]
+    own: Annotated[bool, "whether that is the run's own value"]
+    setting: Annotated[str, "prompt setting"]
+    kind: Annotated[str, "propensity, capability or control"]
+    decoding: Annotated[str, "greedy or sampled"]
+    metric: Annotated[str, "name of the metric"]
+    value: Annotated[float | None, "its value over the completions traced anew; none: undefined"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prompts that were resampled; generations where nothing is asked"]
+    n_generations: Annotated[int, "generations in the value"]
+
+
+@dataclass(frozen=True, slots=True)
 class _SpanLengths:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
@@ -244,6 +261,12 @@ TABLES = {
             _Discoverable,
             ("setting", "decoding", "tries", "target"),
             "share of prefixes that a number of tries extracts, from their probabilities",
+        ),
+        Table(
+            "sensitivity",
+            _Sensitivity,
+            ("threshold", "choice", "setting", "decoding", "metric"),
+            "metrics over each threshold of tracing, of completions traced anew",
         ),
         Table(
             "span_lengths",

@@ -118,6 +118,7 @@ LAYERS = (
     ("comparison", "power", "discoverable"),
     ("metrics", "filters"),
     ("measurements",),
+    ("varied",),
     ("figures",),
     ("report",),
     ("leaks",),

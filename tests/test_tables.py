@@ -84,6 +84,12 @@ ROWS: dict[str, list[Any]] = {
     "discoverable": [
         tables._Discoverable("prefix", "sampled", 10, 0.5, 0.0, 0.0, 0.3, "rule of three", 10)
     ],
+    "sensitivity": [
+        tables._Sensitivity(
+            "merging", "overlap", False, "prefix", "capability", "greedy", "NVR",
+            None, None, None, "none", 0, 2,
+        )
+    ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip
 
