@@ -67,6 +67,23 @@ def _parser() -> argparse.ArgumentParser:
     sensitivity.add_argument("--prompts", type=_positive, default=50, metavar="N")
     sensitivity.set_defaults(command=_sensitivity)
     _add_trace_command(commands)
+    metrics = commands.add_parser(
+        "metrics",
+        help="recompute every metric from stored tables, without a model or an index",
+        description="Recompute the tables of notebook 4_analysis from those of the others.",
+    )
+    metrics.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    metrics.add_argument("--output", type=Path, metavar="DIR", help="default: beside the others")
+    metrics.add_argument(
+        "--metrics", nargs="+", default=["NVR", "FMR"], metavar="M", help="of propensity scores"
+    )
+    metrics.add_argument(
+        "--by", nargs="*", default=["source", "licence", "language", "category"], metavar="C"
+    )
+    metrics.add_argument("--boiler-plate", type=_positive, default=100, metavar="DOCUMENTS")
+    metrics.add_argument("--rounds", type=_positive, default=10_000, help="of the bootstrap")
+    metrics.add_argument("--seed", type=int, default=0)
+    metrics.set_defaults(command=_metrics)
     _add_index_commands(commands)
     return parser
 
@@ -270,6 +287,25 @@ def _trace_texts(options: argparse.Namespace) -> bool:
     address.open()  # what is wrong with the index is told before the texts are read
     texts = Corpus(options.input, options.text_field, options.id_field)
     return trace_files(texts, address, settings, options.output, workers, options.shard)
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    from propme import analysis, report, tables
+
+    _, made = analysis.measure(
+        options.tables,
+        options.metrics,
+        options.by,
+        options.boiler_plate,
+        options.seed,
+        options.rounds,
+    )
+    folder = options.output or options.tables
+    for name, table in made.items():
+        tables.write(name, table, folder)
+    print(report.headline_table(made["metrics"]).to_string(index=False))
+    print(f"The tables are in {folder}: {', '.join(made)}")
+    return 0
 
 
 def _run(options: argparse.Namespace) -> int:

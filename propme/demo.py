@@ -192,6 +192,7 @@ def train_model(corpus: Path, folder: Path, settings: DemoSettings) -> None:
     """Train tokenizer and model on the corpus, and save both as transformers does."""
     import torch
     from transformers import PreTrainedTokenizerFast
+    from transformers.utils import logging
 
     texts = [document.text for document in read_documents(corpus)]
     tokenizer = train_tokenizer(texts, settings.vocabulary)
@@ -203,6 +204,7 @@ def train_model(corpus: Path, folder: Path, settings: DemoSettings) -> None:
             model = _fit(encoded, settings)
     finally:
         torch.set_num_threads(threads)
+    logging.disable_progress_bar()  # of saving: it would stay in the report, in red
     model.save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=_END, eos_token=_END, pad_token=_END

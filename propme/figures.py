@@ -6,7 +6,7 @@ was measured and is empty says so in the figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +212,89 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
         axes.set_yticks(range(len(pairs)), [f"{m}: {s}\nagainst {c}" for m, s, c in pairs])
         axes.set(title=decoding, xlabel="propensity score (dashed: neutral)")
         axes.set_ylim(len(pairs) - 0.5, -0.7)
+    return figure
+
+
+#: What is drawn of each threshold, and how its axis is called.
+_THRESHOLDS = {
+    "docs_per_span": ("NVR", "documents a span"),
+    "rare_percent": ("longest span", "rare spans kept,\n% of the tokens"),
+    "least_tokens": ("longest span", "least span, tokens"),
+    "window": ("NVR", "window, times the\ngeneration's length"),
+    "merging": ("ALS", "merging rule"),
+}
+
+
+#: The same for completions that were traced anew.
+_ANEW = {
+    "docs_per_span": "documents a span",
+    "rarest_percent": "rare spans kept,\n% of the tokens",
+    "shortest_span": "shortest span, tokens",
+    "window_factor": "window, times the\ngeneration's length",
+    "merging": "merging rule",
+}
+
+
+def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
+    """One headline over each threshold of tracing, a line a setting; a ring: as the trace was made.
+
+    Which settings lie above which should not hang on a threshold; how high they lie may.
+    """
+    part = thresholds[thresholds["decoding"] == decoding]
+    return _over_thresholds(part, [_THRESHOLDS])
+
+
+def over_thresholds_anew(
+    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "ALS")
+) -> Figure:
+    """Metrics over each threshold, of completions traced anew; a row of panels for each metric.
+
+    Intervals are not drawn: all values of a line are of the same completions and move together.
+    """
+    part = sensitivity[sensitivity["decoding"] == decoding]
+    order = {choice: float(choice) if choice.isdigit() else 0.0 for choice in part["choice"]}
+    part = part.sort_values("choice", key=lambda choices: choices.map(order), kind="stable")
+    part = part.rename(columns={"choice": "at", "own": "chosen"})
+    return _over_thresholds(
+        part, [{name: (metric, label) for name, label in _ANEW.items()} for metric in metrics]
+    )
+
+
+def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str, str]]]) -> Figure:
+    """A row of panels for each mapping: from a threshold to its metric and the name of its axis."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(style="whitegrid", context="notebook")
+    figure, grid = plt.subplots(
+        len(drawn),
+        len(_THRESHOLDS),
+        figsize=(14, 0.6 + 3 * len(drawn)),
+        layout="constrained",
+        squeeze=False,
+    )
+    plt.close(figure)
+    colours = _colours(part["setting"])
+    labelled = [(name, *named) for row in drawn for name, named in row.items()]
+    for axes, (threshold, metric, label) in zip(grid.flat, labelled, strict=True):
+        rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
+        order = list(dict.fromkeys(rows["at"]))
+        for setting in in_order(rows["setting"]):
+            of_setting = rows[rows["setting"] == setting].set_index("at").reindex(order)
+            values = of_setting["value"].astype(float)
+            axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
+            chosen = [n for n, c in enumerate(of_setting["chosen"]) if c is True or c == 1]
+            axes.plot(chosen, values.iloc[chosen], "o", mfc="none", ms=9, color=colours[setting])
+        axes.set_xticks(range(len(order)), order)
+        axes.set(xlabel=label, title=metric)
+        if rows.empty:
+            axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(labels), frameon=False,
+            fontsize="small",
+        )  # fmt: skip
     return figure
 
 

@@ -42,8 +42,9 @@ def what_leaked(
         ``setting``, ``decoding``; ``tokens`` of the span; ``generations`` of that setting and
         decoding that hold it; ``occurrences`` in the corpus and ``documents`` that hold it (a lower
         bound unless ``documents_exact``); ``document_id``, ``source`` and ``licence`` of the first
-        of them that was fetched, and its ``copies`` where a prompt tells them; ``personal_data``,
-        the kinds that stand in the passage, or ``not looked for``; ``prompt`` and ``passage``.
+        of them that was fetched, before others of one whose ``copies`` a prompt tells;
+        ``personal_data``, the kinds that stand in the passage, or ``not looked for``; ``prompt``
+        and ``passage``.
 
     Raises
     ------
@@ -57,9 +58,7 @@ def what_leaked(
     """
     if n < 1:
         raise ParameterError(f"n must be a whole number >= 1, not {n!r}")
-    kept = _kept(frame, spans).merge(
-        matches.drop_duplicates(_SPAN)[[*_SPAN, "document_id", *COLUMNS]], on=_SPAN, how="left"
-    )
+    kept = _kept(frame, spans).merge(_one_document(matches, prompts), on=_SPAN, how="left")
     group = ["setting", "decoding"]
     # A passage can stand several times in one generation, which is still one generation.
     kept["generations"] = kept.groupby([*group, "text"])["generation_id"].transform("nunique")
@@ -83,7 +82,7 @@ def what_leaked(
         "document_id": longest["document_id"],
         "source": longest["source"],
         "licence": longest["licence"],
-        "copies": longest["document_id"].map(_copies(prompts)).astype("Int64"),
+        "copies": longest["copies"].astype("Int64"),
         "personal_data": [_kinds(t) if looked_for else "not looked for" for t in longest["text"]],
         "prompt": [shown(text) for text in longest["prompt"]],
         "passage": [shown(text) for text in longest["text"]],
@@ -152,10 +151,15 @@ def _in_order(table: pd.DataFrame, most: str) -> pd.DataFrame:
     )
 
 
-def _copies(prompts: pd.DataFrame) -> dict[str, int]:
-    """Copies of each document that a prompt was made from, where they are known."""
+def _one_document(matches: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
+    """The first document fetched for each span, before others one whose copies a prompt tells."""
     known = prompts[(prompts["document_id"] != "") & prompts["copies"].notna()]
-    return dict(zip(known["document_id"], known["copies"], strict=True))
+    copies = dict(zip(known["document_id"], known["copies"], strict=True))
+    documents = matches[[*_SPAN, "document_id", *COLUMNS]].assign(
+        copies=matches["document_id"].map(copies)
+    )
+    known_first = documents.sort_values("copies", key=pd.isna, kind="stable")
+    return known_first.drop_duplicates(_SPAN)
 
 
 def _kinds(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -322,35 +322,6 @@ def filter_table(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(generations=marked.groupby(keys).size()).reset_index()
 
 
-def measure(
-    read: Callable[[str], pd.DataFrame],
-    propensity_metrics: Iterable[str] = ("NVR", "FMR"),
-    by: Sequence[str] = ("source", "licence", "language", "category"),
-    boiler_plate_documents: int = filters.BOILER_PLATE_DOCUMENTS,
-    seed: int = 0,
-    rounds: int = ROUNDS,
-) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """The frame of `measured_generations`, and all tables of this stage by name.
-
-    Parameters
-    ----------
-    read : callable
-        Gives a table of an earlier stage by name.
-    """
-    names = ("prompts", "generations", "traces", "spans", "matches")
-    prompts, generations, traces, spans, matches = map(read, names)
-    frame = measured_generations(
-        prompts, generations, traces, spans, matches, boiler_plate_documents
-    )
-    return frame, {
-        "metrics": metric_table(frame, seed=seed, rounds=rounds),
-        "propensity": propensity_table(frame, propensity_metrics, seed, rounds),
-        "copies": copies_table(frame, seed, rounds),
-        "breakdown": breakdown_table(frame, by, seed=seed, rounds=rounds),
-        "span_lengths": span_length_table(frame),
-    }
-
-
 def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as the table of that name: its columns, whatever else a row holds."""
     columns = list(tables.TABLES[name].columns)
@@ -375,20 +346,14 @@ class _Group:
         """Each metric over each subset, all resampled by the same draws of prompts."""
         parts = {name: subset(self.frame, name) for name in self.subsets}
         known = {name: part for name, part in parts.items() if len(part)}
-        # Where nothing is asked each generation is a draw of its own.
-        cluster = "generation_id" if self.setting in PROMPT_FREE else "prompt_id"
         samples = [
-            (
-                name,
-                metric,
-                _sample(f"{metric.name} of setting {self.setting!r}", metric, part, cluster),
-            )
+            (name, metric, prompt_sums(metric, part))
             for name, part in known.items()
             for metric in metrics
         ]
         if not samples:
             return
-        drawn = np.unique(self.frame[cluster])
+        drawn = np.unique(self.frame[_drawn_by(self.setting)])
         sums = np.concatenate([_spread(sample, drawn) for _, _, sample in samples], axis=1)
         # Another seed for each group: those that are compared must be resampled independently.
         seed_name = f"{seed}\0{self.setting}\0{self.decoding}".encode()
@@ -399,11 +364,25 @@ class _Group:
             yield _Measured(name, metric, sample, of_sample, len(known[name]))
 
 
-def _sample(name: str, metric: Metric, frame: pd.DataFrame, cluster: str) -> PromptSums:
+def prompt_sums(metric: Metric, frame: pd.DataFrame) -> PromptSums:
+    """A metric over the generations of one setting, with what each prompt adds to it.
+
+    Where nothing is asked, each generation is a draw of its own and stands for a prompt.
+    """
+    setting = str(frame["setting"].iloc[0])
     top, bottom = metric.ratio(frame)
     return PromptSums.of(
-        top.to_numpy(float), bottom.to_numpy(float), frame[cluster], metric.in_unit_interval, name
+        top.to_numpy(float),
+        bottom.to_numpy(float),
+        frame[_drawn_by(setting)],
+        metric.in_unit_interval,
+        f"{metric.name} of setting {setting!r}",
     )
+
+
+def _drawn_by(setting: str) -> str:
+    """The column whose values are resampled."""
+    return "generation_id" if setting in PROMPT_FREE else "prompt_id"
 
 
 def _spread(sample: PromptSums, drawn: npt.NDArray[Any]) -> Floats:

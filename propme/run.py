@@ -180,7 +180,16 @@ _TABLES_OF_STAGES = (
     ("prompts",),
     ("generations", "extraction"),
     ("traces", "spans", "matches", "variants"),
-    ("metrics", "propensity", "copies", "breakdown", "discoverable", "sensitivity", "span_lengths"),
+    (
+        "metrics",
+        "propensity",
+        "copies",
+        "breakdown",
+        "discoverable",
+        "span_lengths",
+        "thresholds",
+        "sensitivity",
+    ),
 )
 
 

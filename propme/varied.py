@@ -73,7 +73,7 @@ def sensitivity_table(
     measured = [
         metric_table(
             rest.merge(part[found], on="generation_id"), chosen, seed, rounds, subsets=("all",)
-        ).assign(threshold=threshold, choice=choice, own=own)
+        ).assign(threshold=str(threshold), choice=str(choice), own=bool(own))
         for (threshold, choice, own), part in used.groupby(_KEYS, sort=False)
     ]
     columns = list(tables.TABLES["sensitivity"].columns)

@@ -430,3 +430,17 @@ def test_kinds_have_colours_of_their_own() -> None:
     generic, specific, prefix, heldout = [colour for _, colour in points(axes)]
     assert generic == specific
     assert len({generic, prefix, heldout}) == 3
+
+
+def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
+    rows = [
+        {"threshold": "window", "at": at, "chosen": at == "5", "setting": s, "decoding": "greedy",
+         "metric": "NVR", "value": 0.1 * n}
+        for n, at in enumerate(("1", "5"))
+        for s in ("generic", "prefix")
+    ]  # fmt: skip
+    figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy"))
+    windows = figure.axes[3]
+    assert tick_labels(windows, "x") == ["1", "5"]
+    assert list(windows.lines[0].get_ydata()) == [0.0, 0.1]
+    assert "not varied" in words(figure)

@@ -118,7 +118,7 @@ PIECES = st.sampled_from([text for _, text in ALL]) | st.text(alphabet="ab :.,-\
 @settings(deadline=None)
 def test_nothing_planted_is_left_and_masking_twice_is_masking_once(pieces: list[str]) -> None:
     masked = mask(" \n".join(pieces))
-    assert not [text for _, text in ALL if text in pieces and text in masked.split("\n")]
+    assert not [text for _, text in ALL if text in masked]
     assert mask(masked) == masked
 
 

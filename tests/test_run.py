@@ -402,3 +402,16 @@ def test_relative_paths_start_at_the_project_wherever_one_stands(monkeypatch, tm
         monkeypatch.chdir(folder)
         assert runs.resolve("outputs/demo") == expected
     assert runs.resolve("/absolute") == Path("/absolute")
+
+
+def test_metrics_are_recomputed_from_stored_tables(finished, tmp_path):
+    folder, _ = finished
+    done = propme("metrics", "--tables", folder / "tables", "--output", tmp_path, "--rounds", "200")
+    assert done.returncode == 0, done.stderr
+    assert "prefix" in done.stdout
+    for name in runs._TABLES_OF_STAGES[-1]:
+        again, stored = (tables.read(name, f) for f in (tmp_path, folder / "tables"))
+        pd.testing.assert_frame_equal(again, stored)
+    missing = propme("metrics", "--tables", tmp_path / "nowhere")
+    assert missing.returncode == 1
+    assert "no such table" in missing.stderr

@@ -69,10 +69,12 @@ class TransformersGenerator:
     ) -> None:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+        from transformers.utils import logging
 
         where, arguments = load_arguments(model)
         arguments["trust_remote_code"] = trust_remote_code
         try:
+            logging.disable_progress_bar()  # of loading: it would stay in the report, in red
             self._tokenizer = AutoTokenizer.from_pretrained(where, **arguments)
             loaded: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, **arguments)
         except Exception as error:  # damaged weights, unknown types: the library raises many kinds
