@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -129,3 +130,20 @@ def test_every_variant_is_what_a_trace_with_its_settings_finds(tmp_path: Path) -
     # It is the threshold that moves the figures here: 4 copies of a verse, but 2 or 3 documents.
     pairs = variants[variants["threshold"] == "docs_per_span"].groupby("choice")["n_pairs"].sum()
     assert pairs["1"] < pairs["2"] < pairs["3"]
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_narrow_window_holds_a_text_whose_first_word_the_corpus_splits_otherwise(
+    factor: int,
+) -> None:
+    for seed in range(60):
+        chance = random.Random(seed)
+        words = ["".join(chance.choices("abcd", k=chance.randint(1, 7))) for _ in range(6)]
+        tokenizer = byte_tokenizer([f" {w}" for w in words] * 9 + words * chance.randint(1, 9), 40)
+        document = "".join(chance.choice([" ", "\n", ", ", "("]) + w for w in words * 9)
+        start = chance.randrange(20, 60)
+        text = document[start : start + chance.randint(3, 24)].strip()
+        found = trace(text, index_of([document], tokenizer), TraceSettings(window_factor=factor))
+        for match in found.matches:
+            assert match.tier == "full_raw", seed
+            assert match.window[match.window_char_start : match.window_char_stop] == text, seed

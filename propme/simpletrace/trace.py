@@ -294,11 +294,11 @@ class _MatchDescriber:
             at = window.text.find(text, max(0, window.char_start - len(text)))
             if at >= 0:
                 return replace(window, char_start=at, char_stop=at + len(text))
-            # The corpus may split it into more tokens than it has alone, but not more than bytes.
-            size = len(text.encode())
-            window = documents.window_around(
-                self._index, window.position, size, len(self._traced.ids), self._window_factor
-            )
+            # The corpus may split it into more tokens than it has alone, but not more than bytes:
+            # so many on both sides of its position hold it.
+            n_tokens, reach = len(self._traced.ids), len(text.encode())
+            factor = max(self._window_factor, -(-(2 * reach + 1) // n_tokens))
+            window = documents.window_around(self._index, window.position, 1, n_tokens, factor)
         return None
 
     def _require_same(self, span: Span, window: documents.Window, shown: str) -> None:
