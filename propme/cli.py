@@ -290,13 +290,15 @@ def _trace_texts(options: argparse.Namespace) -> bool:
 
 
 def _metrics(options: argparse.Namespace) -> int:
-    from functools import partial
+    from propme import analysis, report, tables
 
-    from propme import measurements, report, tables
-
-    read = partial(tables.read, folder=options.tables)
-    _, made = measurements.measure(
-        read, options.metrics, options.by, options.boiler_plate, options.seed, options.rounds
+    _, made = analysis.measure(
+        options.tables,
+        options.metrics,
+        options.by,
+        options.boiler_plate,
+        options.seed,
+        options.rounds,
     )
     folder = options.output or options.tables
     for name, table in made.items():

@@ -6,7 +6,7 @@ was measured and is empty says so in the figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -225,20 +225,58 @@ _THRESHOLDS = {
 }
 
 
+#: The same for completions that were traced anew.
+_ANEW = {
+    "docs_per_span": "documents a span",
+    "rarest_percent": "rare spans kept,\n% of the tokens",
+    "shortest_span": "shortest span, tokens",
+    "window_factor": "window, times the\ngeneration's length",
+    "merging": "merging rule",
+}
+
+
 def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
     """One headline over each threshold of tracing, a line a setting; a ring: as the trace was made.
 
     Which settings lie above which should not hang on a threshold; how high they lie may.
     """
+    part = thresholds[thresholds["decoding"] == decoding]
+    return _over_thresholds(part, [_THRESHOLDS])
+
+
+def over_thresholds_anew(
+    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "ALS")
+) -> Figure:
+    """Metrics over each threshold, of completions traced anew; a row of panels for each metric.
+
+    Intervals are not drawn: all values of a line are of the same completions and move together.
+    """
+    part = sensitivity[sensitivity["decoding"] == decoding]
+    order = {choice: float(choice) if choice.isdigit() else 0.0 for choice in part["choice"]}
+    part = part.sort_values("choice", key=lambda choices: choices.map(order), kind="stable")
+    part = part.rename(columns={"choice": "at", "own": "chosen"})
+    return _over_thresholds(
+        part, [{name: (metric, label) for name, label in _ANEW.items()} for metric in metrics]
+    )
+
+
+def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str, str]]]) -> Figure:
+    """A row of panels for each mapping: from a threshold to its metric and the name of its axis."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     sns.set_theme(style="whitegrid", context="notebook")
-    figure, panels = plt.subplots(1, len(_THRESHOLDS), figsize=(14, 3.6), layout="constrained")
+    figure, grid = plt.subplots(
+        len(drawn),
+        len(_THRESHOLDS),
+        figsize=(14, 0.6 + 3 * len(drawn)),
+        layout="constrained",
+        squeeze=False,
+    )
     plt.close(figure)
-    part = thresholds[thresholds["decoding"] == decoding]
     colours = _colours(part["setting"])
-    for axes, (threshold, (metric, label)) in zip(panels, _THRESHOLDS.items(), strict=True):
+    labelled = [(name, *named) for row in drawn for name, named in row.items()]
+    for axes, (threshold, metric, label) in zip(grid.flat, labelled, strict=True):
         rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
         order = list(dict.fromkeys(rows["at"]))
         for setting in in_order(rows["setting"]):
@@ -251,7 +289,7 @@ def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
         axes.set(xlabel=label, title=metric)
         if rows.empty:
             axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
-    handles, labels = panels[0].get_legend_handles_labels()
+    handles, labels = grid.flat[0].get_legend_handles_labels()
     if handles:
         figure.legend(
             handles, labels, loc="outside upper center", ncols=len(labels), frameon=False,

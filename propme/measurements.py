@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from propme.errors import MetricError
 from propme.metrics import METRICS, Metric, metric_named, require_propensity_metrics
 from propme.propensity import is_undefined, propensity
 from propme.records import PROMPT_FREE, metadata_field
-from propme.thresholds import threshold_table
 from propme.uncertainty import (
     ROUNDS,
     Floats,
@@ -147,7 +146,11 @@ def subset(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def metric_table(
-    frame: pd.DataFrame, names: Iterable[str] = METRICS, seed: int = 0, rounds: int = ROUNDS
+    frame: pd.DataFrame,
+    names: Iterable[str] = METRICS,
+    seed: int = 0,
+    rounds: int = ROUNDS,
+    subsets: Iterable[str] = SUBSETS,
 ) -> pd.DataFrame:
     """Each metric of each setting, decoding and subset, with its interval: the table ``metrics``.
 
@@ -159,7 +162,7 @@ def metric_table(
     metrics = [metric_named(name) for name in names]
     rows = [
         group.labels | {"subset": measured.subset, "metric": measured.metric.name} | measured.row()
-        for group in _groups(frame)
+        for group in _groups(frame, subsets)
         for measured in group.measure(metrics, seed, rounds)
     ]
     return _table("metrics", rows)
@@ -317,36 +320,6 @@ def filter_table(frame: pd.DataFrame) -> pd.DataFrame:
     keys = [frame["decoding"], frame["setting"]]
     table = marked.groupby(keys).sum()
     return table.assign(generations=marked.groupby(keys).size()).reset_index()
-
-
-def measure(
-    read: Callable[[str], pd.DataFrame],
-    propensity_metrics: Iterable[str] = ("NVR", "FMR"),
-    by: Sequence[str] = ("source", "licence", "language", "category"),
-    boiler_plate_documents: int = filters.BOILER_PLATE_DOCUMENTS,
-    seed: int = 0,
-    rounds: int = ROUNDS,
-) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """The frame of `measured_generations`, and all tables of this stage by name.
-
-    Parameters
-    ----------
-    read : callable
-        Gives a table of an earlier stage by name.
-    """
-    names = ("prompts", "generations", "traces", "spans", "matches")
-    prompts, generations, traces, spans, matches = map(read, names)
-    frame = measured_generations(
-        prompts, generations, traces, spans, matches, boiler_plate_documents
-    )
-    return frame, {
-        "metrics": metric_table(frame, seed=seed, rounds=rounds),
-        "propensity": propensity_table(frame, propensity_metrics, seed, rounds),
-        "copies": copies_table(frame, seed, rounds),
-        "breakdown": breakdown_table(frame, by, seed=seed, rounds=rounds),
-        "span_lengths": span_length_table(frame),
-        "thresholds": threshold_table(frame, spans, matches),
-    }
 
 
 def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -88,6 +88,15 @@ def breakdown(table: pd.DataFrame) -> pd.DataFrame:
     return _in_setting_order(wide, ["by", "group"]).rename(columns={"n_generations": "generations"})
 
 
+def tries_table(discoverable: pd.DataFrame) -> pd.DataFrame:
+    """The table ``discoverable`` with a column for each number of tries, as text."""
+    rows = discoverable.assign(metric="")
+    cells = rows.assign(cell=[_with_interval(row) for row in rows.to_dict("records")])
+    wide = cells.pivot(index=["decoding", "setting", "target"], columns="tries", values="cell")
+    wide = wide.rename(columns=lambda n: "1 try" if n == 1 else f"{n:,} tries")
+    return _in_setting_order(wide.rename_axis(columns=None).reset_index())
+
+
 def _in_setting_order(table: pd.DataFrame, first: Sequence[str] = ()) -> pd.DataFrame:
     order = in_order(table["setting"])
     table["setting"] = pd.Categorical(table["setting"], order)

@@ -183,8 +183,17 @@ class RunFolder:
 _TABLES_OF_STAGES = (
     ("prompts",),
     ("generations", "extraction"),
-    ("traces", "spans", "matches"),
-    ("metrics", "propensity", "copies", "breakdown", "span_lengths", "thresholds"),
+    ("traces", "spans", "matches", "variants"),
+    (
+        "metrics",
+        "propensity",
+        "copies",
+        "breakdown",
+        "discoverable",
+        "span_lengths",
+        "thresholds",
+        "sensitivity",
+    ),
 )
 
 
@@ -348,6 +357,7 @@ _LEAST = {
     "patience": 0,
     "bootstrap_rounds": 1,
     "workers": 1,
+    "n_varied": 0,
     "seed": 0,
 }
 

@@ -36,7 +36,7 @@ def copies_correlation(frame: pd.DataFrame, seed: int = 0, rounds: int = ROUNDS)
     for decoding, part in known[known["copies"] > 0].groupby("decoding"):
         sums = prompt_sums(METRICS["extraction"], part)
         copies = part.drop_duplicates("prompt_id").set_index("prompt_id")["copies"]
-        row: dict[str, Any] = {"decoding": decoding, "n_prompts": sums.n_prompts}
+        row: dict[str, Any] = {"decoding": decoding, "n_prompts": sums.n_prompts, "why": ""}
         try:
             found = rank_correlation(sums, copies.reindex(sums.prompts).to_numpy(), seed, rounds)
             interval = found.interval
@@ -45,7 +45,7 @@ def copies_correlation(frame: pd.DataFrame, seed: int = 0, rounds: int = ROUNDS)
             row |= {"why": str(error)}
         rows.append(row)
     columns = ["decoding", "rank_correlation", "low", "high", "n_prompts", "why"]
-    return pd.DataFrame(rows, columns=columns).fillna({"why": ""})
+    return pd.DataFrame(rows, columns=columns)
 
 
 def power_table(

@@ -59,6 +59,22 @@ class _Extraction:
 
 
 @dataclass(frozen=True, slots=True)
+class _Variants:
+    threshold: Annotated[str, "what is varied: a field of TraceSettings"]
+    choice: Annotated[str, "its value"]
+    own: Annotated[bool, "whether that is the run's own value"]
+    generation_id: Annotated[str, "the generation"]
+    longest_segment: Annotated[int, "longest final segment in tokens; 0: none"]
+    full_raw: Annotated[bool, "whether some document holds the whole generation"]
+    full_normalized: Annotated[bool, "whether one does after normalisation and not before"]
+    n_pairs: Annotated[int, "(segment, document) pairs retrieved"]
+    n_hits: Annotated[int, "of them those with recall > 0"]
+    recall_sum: Annotated[float, "sum of the pairs' recall"]
+    recall_max: Annotated[float, "best document's recall; 0: none"]
+    error: Annotated[str, "why it could not be traced so; empty: it was"]
+
+
+@dataclass(frozen=True, slots=True)
 class _Metrics:
     setting: Annotated[str, "prompt setting"]
     kind: Annotated[str, "propensity, capability or control"]
@@ -115,6 +131,36 @@ class _Breakdown:
     decoding: Annotated[str, "greedy or sampled"]
     metric: Annotated[str, "name of the metric"]
     value: Annotated[float | None, "its value; none: undefined"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prompts that were resampled; generations where nothing is asked"]
+    n_generations: Annotated[int, "generations in the value"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Discoverable:
+    setting: Annotated[str, "prompt setting"]
+    decoding: Annotated[str, "decoding that the probabilities are of"]
+    tries: Annotated[int, "completions that are sampled of each prefix"]
+    target: Annotated[float, "probability with which one must hold the true continuation"]
+    value: Annotated[float, "share of the prefixes that reach it"]
+    low: Annotated[float | None, "lower end of the 95 % interval"]
+    high: Annotated[float | None, "upper end of the 95 % interval"]
+    interval: Annotated[str, _INTERVAL]
+    n_prompts: Annotated[int, "prefixes that were scored"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sensitivity:
+    threshold: Annotated[str, "what is varied: a field of TraceSettings"]
+    choice: Annotated[str, "its value"]
+    own: Annotated[bool, "whether that is the run's own value"]
+    setting: Annotated[str, "prompt setting"]
+    kind: Annotated[str, "propensity, capability or control"]
+    decoding: Annotated[str, "greedy or sampled"]
+    metric: Annotated[str, "name of the metric"]
+    value: Annotated[float | None, "its value over the completions traced anew; none: undefined"]
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
     interval: Annotated[str, _INTERVAL]
@@ -192,6 +238,12 @@ TABLES = {
             "documents that hold them",
         ),
         Table(
+            "variants",
+            _Variants,
+            ("threshold", "choice", "generation_id"),
+            "what is found in some completions with other values of each threshold",
+        ),
+        Table(
             "metrics",
             _Metrics,
             ("setting", "decoding", "subset", "metric"),
@@ -214,6 +266,18 @@ TABLES = {
             _Breakdown,
             ("by", "group", "setting", "decoding", "metric"),
             "metrics by source, licence, language, kind of prompt or any metadata",
+        ),
+        Table(
+            "discoverable",
+            _Discoverable,
+            ("setting", "decoding", "tries", "target"),
+            "share of prefixes that a number of tries extracts, from their probabilities",
+        ),
+        Table(
+            "sensitivity",
+            _Sensitivity,
+            ("threshold", "choice", "setting", "decoding", "metric"),
+            "metrics over each threshold of tracing, of completions traced anew",
         ),
         Table(
             "span_lengths",

@@ -56,7 +56,7 @@ def threshold_table(
       the mean longest one. Spans are not merged, so these lie below R50 and ALS. The least length
       is varied in mode ``mixed`` alone.
     * ``window``: NVR with the text around a match cut to so many times the generation's length. It
-      is cut by characters in proportion, which is about right, and of at most 2000 pairs.
+      is cut by characters, which is about right, and of about 2000 pairs at most.
     * ``merging``: ALS by either rule; ``verified`` only if the trace was made with it.
     """
     placed = frame[["generation_id", "setting", "decoding", "n_tokens", "text"]]
@@ -126,10 +126,12 @@ def _over_rarity(placed: pd.DataFrame, spans: pd.DataFrame) -> Iterator[dict[str
 
 def _over_lengths(placed: pd.DataFrame, spans: pd.DataFrame) -> Iterator[dict[str, Any]]:
     candidates = spans[spans["dropped"].isin(["", "common", "short"])]
+    n_tokens = placed.set_index("generation_id")["n_tokens"]
     for least in LEAST_TOKENS:
         # A span that is the whole generation is kept at any length.
-        whole = candidates["dropped"].eq("") & (candidates["stop"] - candidates["start"] < 4)
-        long = candidates["stop"] - candidates["start"] >= least
+        length = candidates["stop"] - candidates["start"]
+        whole = length == candidates["generation_id"].map(n_tokens)
+        long = length >= least
         values = _longest_kept(placed, candidates[long | whole], _RARE_PERCENT)
         yield from _rows("least_tokens", str(least), least == _LEAST_TOKENS, values)
 
@@ -157,7 +159,10 @@ def _longest_kept(placed: pd.DataFrame, candidates: pd.DataFrame, percent: int) 
 def _over_windows(placed: pd.DataFrame, matches: pd.DataFrame) -> Iterator[dict[str, Any]]:
     pairs = matches[matches["pair"].astype(bool)].merge(placed, on="generation_id")
     if len(pairs) > _MOST_PAIRS:
-        pairs = pairs.sample(_MOST_PAIRS, random_state=0)
+        # As many of each setting: those with few pairs would be left with next to none.
+        groups = pairs.groupby(_KEYS)
+        share = -(-_MOST_PAIRS // groups.ngroups)
+        pairs = pairs.sample(frac=1, random_state=0).groupby(_KEYS).head(share)
     references = {text: Reference(text.strip()) for text in pairs["text"].unique()}
     for factor in (f for f in WINDOWS if f <= WINDOW_FACTOR):
         recall = (
@@ -178,9 +183,8 @@ def _over_windows(placed: pd.DataFrame, matches: pd.DataFrame) -> Iterator[dict[
 
 def _cut(row: Any, factor: int) -> str:
     """The window cut to a part, the match in its middle."""
-    size = max(
-        row.window_char_stop - row.window_char_start, len(row.window) * factor // WINDOW_FACTOR
-    )
+    # By the generation's length: at the border of a document the stored window is shorter.
+    size = max(row.window_char_stop - row.window_char_start, factor * len(row.text.strip()))
     middle = (row.window_char_start + row.window_char_stop) // 2
     start = max(0, min(middle - size // 2, row.window_char_start))
     return str(row.window)[start : max(start + size, row.window_char_stop)]

@@ -7,10 +7,13 @@ comments and stand there as fractions.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from found import FOUND, NAMES, as_tables, frame_of, one, row_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from propme import tables
 from propme.errors import MetricError
@@ -147,3 +150,39 @@ def test_extraction_is_undefined_without_any_target() -> None:
     row = row_of(metric_table(frame_of([one({})]), ["extraction"], rounds=ROUNDS), subset="all")
     assert pd.isna(row["value"])
     assert row["interval"] == "none"
+
+
+@st.composite
+def generations(draw: st.DrawFn) -> dict[str, Any]:
+    """A generation of which anything may have been found that tracing can find."""
+    n_tokens = draw(st.integers(1, 120))
+    recalls = draw(st.lists(st.sampled_from([0.0, 0.25, 1.0]), max_size=4))
+    raw, normalized = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+    found = {
+        "n_tokens": n_tokens,
+        "longest_segment": draw(st.integers(0, n_tokens)),
+        "full_raw": raw,
+        "full_normalized": normalized,
+        "n_pairs": len(recalls),
+        "recall_sum": sum(recalls),
+        "recall_max": max(recalls, default=0.0),
+        "n_whole_documents": draw(st.integers(1, 12)) if raw else 0,
+    }
+    return one(found, text=draw(st.sampled_from(["and it", "but"])), target="and")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(generations(), min_size=2, max_size=6), st.data())
+def test_sums_add_up_over_disjoint_parts_in_any_order(
+    rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    frame = frame_of(rows)
+    order = data.draw(st.permutations(range(len(frame))))
+    cut = data.draw(st.integers(1, len(frame) - 1))
+    first, second = frame.iloc[order[:cut]], frame.iloc[order[cut:]]
+    for name, metric in METRICS.items():
+        whole = [float(column.sum()) for column in metric.ratio(frame)]
+        parts = [[float(c.sum()) for c in metric.ratio(part)] for part in (first, second)]
+        assert [a + b for a, b in zip(*parts, strict=True)] == pytest.approx(whole), name
+        if metric.in_unit_interval:
+            assert 0 <= whole[0] <= whole[1], name

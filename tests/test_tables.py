@@ -52,6 +52,11 @@ ROWS: dict[str, list[Any]] = {
         Match("g1", -1, 0, 17, "d", "bible", "CC0", 4, NASTY, 3, 19, "full_raw", 1.0, False),
         Match("g1", 0, 1, 17, "", "", "", 0, "", 0, 0, "partial", 0.0, True),
     ],
+    "variants": [
+        tables._Variants(
+            "merging", "overlap", False, "g1", 12, False, True, 3, 2, 1.5, 1.0, ""
+        )
+    ],
     "metrics": [
         tables._Metrics(
             "generic", "propensity", "greedy", "all", "NVR", None, None, None, "none", 0, 9, 0
@@ -74,6 +79,15 @@ ROWS: dict[str, list[Any]] = {
     "breakdown": [
         tables._Breakdown(
             "source", NASTY, "prefix", "capability", "greedy", "NVR", None, None, None, "none", 1, 2
+        )
+    ],
+    "discoverable": [
+        tables._Discoverable("prefix", "sampled", 10, 0.5, 0.0, 0.0, 0.3, "rule of three", 10)
+    ],
+    "sensitivity": [
+        tables._Sensitivity(
+            "merging", "overlap", False, "prefix", "capability", "greedy", "NVR",
+            None, None, None, "none", 0, 2,
         )
     ],
     "thresholds": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,12 @@ def test_longer_spans_make_room_for_commoner_ones() -> None:
         assert value(table, "least_tokens", least, "longest span") == longest
 
 
+def test_a_span_that_is_the_whole_generation_is_kept_at_any_length() -> None:
+    table = table_of([span(0, 0, 6, -9.0)], n_tokens=6, longest_segment=6)
+    for least in (1, 8, 16):
+        assert value(table, "least_tokens", least, "longest span") == 6
+
+
 def test_unions_of_spans_that_overlap() -> None:
     table = table_of(SPANS)
     assert value(table, "merging", "overlap", "ALS") == 60  # 0-12, 20-80, 81-90, 91-97
@@ -104,6 +111,14 @@ def test_a_smaller_window_holds_less() -> None:
     assert values == sorted(values)
     assert values[-1] == 1.0
     assert 0 < values[0] < 1
+
+
+def test_a_window_that_the_document_ends_is_not_cut_below_the_generations_length() -> None:
+    # The document is the generation: a window of its length holds it whole.
+    window = "word " * 99 + "word"
+    whole = Match("g0", 2, 0, 0, "", "", "", 0, window, 245, 249, "full_raw", 1.0, pair=True)
+    table = table_of(SPANS, [whole])
+    assert value(table, "window", 1, "NVR") == 1.0
 
 
 def test_mode_text_has_no_least_length() -> None:
@@ -145,3 +160,38 @@ def test_at_the_chosen_values_it_is_what_a_trace_says(docs_per_span: int) -> Non
     mean = longest.reindex(traces["generation_id"]).fillna(0).mean()
     assert values["rare_percent", "longest span"] == pytest.approx(mean)
     assert values["least_tokens", "longest span"] == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "field", "values", "metric"),
+    [
+        ("rare_percent", "rarest_percent", (1, 2, 10, 20), "longest span"),
+        ("least_tokens", "shortest_span", (1, 2, 8, 16), "longest span"),
+        ("merging", "merging", ("overlap",), "ALS"),
+    ],
+)
+def test_from_what_is_stored_as_from_a_trace_with_that_value(
+    threshold: str, field: str, values: tuple[Any, ...], metric: str
+) -> None:
+    # Letters by chance, a common and others rare: many spans overlap, and the longest is often not
+    # among the rarest. The last two stand whole in the corpus.
+    chance = random.Random(1)
+    index = index_of(["".join(chance.choices("aaabc", k=80)) for _ in range(6)], byte_tokenizer())
+    texts = ["".join(chance.choices("aaaabbcx", k=60)) for _ in range(8)] + ["ab", "abaab"]
+    made = [generation(text, f"g{n}") for n, text in enumerate(texts)]
+    prompts = tables.to_frame("prompts", [Prompt("p", "generic", "propensity", "hm")])
+    found = trace_all(made, index)
+    frame = measured_generations(
+        prompts,
+        tables.to_frame("generations", made),
+        *(found[n] for n in ("traces", "spans", "matches")),
+    )
+    table = threshold_table(frame, found["spans"], found["matches"])
+    moved = {
+        value(table, threshold, at, metric) for at in table["at"][table["threshold"] == threshold]
+    }
+    assert len(moved) > 1
+    for at in values:
+        traced = trace_all(made, index, TraceSettings(**{field: at}))["traces"]
+        exact = traced["longest_segment"].astype(float).mean()
+        assert value(table, threshold, at, metric) == pytest.approx(exact), at

@@ -10,6 +10,7 @@ from propme.simpletrace.batch import (
     trace_table,
 )
 from propme.simpletrace.trace import Tracer, TraceSettings, trace
+from propme.simpletrace.variants import some_of, trace_variants
 
 __all__ = [
     "IndexAddress",
@@ -18,8 +19,10 @@ __all__ = [
     "Workers",
     "collect",
     "read_parts",
+    "some_of",
     "trace",
     "trace_all",
     "trace_into",
     "trace_table",
+    "trace_variants",
 ]

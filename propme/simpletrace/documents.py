@@ -108,12 +108,14 @@ def _draws(count: int, seed: int, name: str) -> Iterator[list[int]]:
         yield new
 
 
-def window_around(index: Index, position: Position, length: int, n_tokens: int) -> Window:
-    """The ``5 L`` tokens around a match of ``length`` tokens, ``L`` being ``n_tokens``.
+def window_around(
+    index: Index, position: Position, length: int, n_tokens: int, factor: int = WINDOW_FACTOR
+) -> Window:
+    """The ``factor L`` tokens around a match of ``length`` tokens, ``L`` being ``n_tokens``.
 
     The match stands in the middle, unless the document begins or ends before that.
     """
-    size = max(WINDOW_FACTOR * n_tokens, length)
+    size = max(factor * n_tokens, length)
     whole = index.document_length(position.shard, position.document)
     start = max(0, min(position.offset - (size - length) // 2, whole - size))
     ids = index.document_slice(position.shard, position.document, start, start + size)

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from propme.index.protocol import Index
 
+#: Of a generation of ``L`` tokens so many hundredths of ``L`` spans are kept.
+RAREST_PERCENT = 5
+
 
 class UnigramModel:
     """Log-probability of tokens by their frequency in the corpus, separators left out."""
@@ -32,13 +35,19 @@ class UnigramModel:
         return sums
 
 
-def number_kept(n_tokens: int) -> int:
-    """``K = max(1, ceil(L / 20))`` for a generation of ``L`` tokens, in whole numbers."""
-    return max(1, (n_tokens + 19) // 20)
+def number_kept(n_tokens: int, percent: int = RAREST_PERCENT) -> int:
+    """``K = max(1, ceil(L * percent / 100))`` for ``L`` tokens, in whole numbers; ``L / 20`` at 5.
+
+    The last of them can be as common as any span: K is a number, not a bound on frequency.
+    """
+    return max(1, (percent * n_tokens + 99) // 100)
 
 
 def rarest(
-    spans: Sequence[tuple[int, int]], log_probabilities: Sequence[float], n_tokens: int
+    spans: Sequence[tuple[int, int]],
+    log_probabilities: Sequence[float],
+    n_tokens: int,
+    percent: int = RAREST_PERCENT,
 ) -> set[int]:
     """Numbers of the ``K`` spans with the lowest log-probability; ties: longer, then leftmost."""
     # Rounded: the last bits of a sum hang on the order of its terms, and must not decide a tie.
@@ -46,4 +55,4 @@ def rarest(
         range(len(spans)),
         key=lambda i: (round(log_probabilities[i], 9), spans[i][0] - spans[i][1], spans[i][0]),
     )
-    return set(order[: number_kept(n_tokens)])
+    return set(order[: number_kept(n_tokens, percent)])

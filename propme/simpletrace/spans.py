@@ -96,23 +96,26 @@ def maximal_spans(traced: TracedText, index: Index) -> list[tuple[int, int]]:
 
 
 def in_mode(
-    runs: Sequence[tuple[int, int]], traced: TracedText, mode: str
+    runs: Sequence[tuple[int, int]],
+    traced: TracedText,
+    mode: str,
+    shortest: int = SHORTEST_SPAN,
 ) -> list[tuple[int, int, str]]:
     """What a mode makes of maximal spans: ``(start, stop, reason why it is left out or "")``.
 
-    ``mixed`` leaves out what is shorter than four tokens, unless it is the whole generation, and
-    what is blank. ``text`` cuts spans: see `_in_text`.
+    ``mixed`` leaves out what is shorter than ``shortest`` tokens, unless it is the whole
+    generation, and what is blank. ``text`` cuts spans: see `_in_text`.
     """
     if mode == "text":
         return _in_text(runs, traced)
-    return [(start, stop, _drop_reason(traced, start, stop)) for start, stop in runs]
+    return [(start, stop, _drop_reason(traced, start, stop, shortest)) for start, stop in runs]
 
 
-def _drop_reason(traced: TracedText, start: int, stop: int) -> str:
+def _drop_reason(traced: TracedText, start: int, stop: int, shortest: int) -> str:
     """Why mode ``mixed`` leaves a maximal span out; empty: it does not."""
     if stop - start == len(traced.ids):
         return ""
-    if stop - start < SHORTEST_SPAN:
+    if stop - start < shortest:
         return "short"
     first, last = traced.characters(start, stop)
     return "" if traced.text[first:last].strip() else "blank"

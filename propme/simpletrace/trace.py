@@ -35,16 +35,24 @@ class TraceSettings:
         Decides which documents are fetched where there are more.
     mode : str
         What counts as a span, see `propme.simpletrace.spans`.
+    rarest_percent, shortest_span, window_factor : int
+        Constants of the definition: the share of spans that are kept, tokens of the shortest span
+        of mode ``mixed``, tokens of a window by those of the generation. They are varied to see
+        how much hangs on them (`propme.simpletrace.variants`).
     """
 
     docs_per_span: int = 10
     merging: str = "verified"
     seed: int = 0
     mode: str = "mixed"
+    rarest_percent: int = rarity.RAREST_PERCENT
+    shortest_span: int = spans.SHORTEST_SPAN
+    window_factor: int = documents.WINDOW_FACTOR
 
     def __post_init__(self) -> None:
-        if self.docs_per_span < 1:
-            raise ParameterError(f"docs_per_span must be >= 1, not {self.docs_per_span!r}")
+        for name in ("docs_per_span", "rarest_percent", "shortest_span", "window_factor"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} must be >= 1, not {getattr(self, name)!r}")
         merging.require_rule(self.merging)
         spans.require_mode(self.mode)
 
@@ -79,7 +87,10 @@ class Tracer:
         sums = self._unigrams.log_probabilities(traced.ids, runs)
         candidates = [number for number, (_, _, reason) in enumerate(ranges) if not reason]
         rare = rarity.rarest(
-            [runs[n] for n in candidates], [sums[n] for n in candidates], len(traced.ids)
+            [runs[n] for n in candidates],
+            [sums[n] for n in candidates],
+            len(traced.ids),
+            self.settings.rarest_percent,
         )
         kept = [n for place, n in enumerate(candidates) if place in rare]
         merged = merging.merge(
@@ -126,7 +137,7 @@ class Tracer:
             # Of a text whose words stand very often, not every place is compared.
             return everything, [max(by_tokens, by_characters, key=lambda hits: hits.count)]
         runs = spans.maximal_spans(traced, self._index)
-        ranges = spans.in_mode(runs, traced, self.settings.mode)
+        ranges = spans.in_mode(runs, traced, self.settings.mode, self.settings.shortest_span)
         rows = np.array([(start, stop) for start, stop, _ in ranges], np.int64).reshape(-1, 2)
         found = self._index.find_runs(traced.ids, rows)
         return ranges, [Hits.of(self._index, occurrences) for occurrences in found]
@@ -140,7 +151,9 @@ class Tracer:
         generation_id: str,
     ) -> tuple[Match, ...]:
         """Step 3: documents of the kept spans."""
-        describe = _MatchDescriber(self._index, traced, whole, generation_id)
+        describe = _MatchDescriber(
+            self._index, traced, whole, generation_id, self.settings.window_factor
+        )
         places = [
             (span, position)
             for span in found
@@ -216,9 +229,15 @@ class _MatchDescriber:
     """Turns a position in a document into a `Match` of one generation."""
 
     def __init__(
-        self, index: Index, traced: TracedText, whole: TextOccurrences, generation_id: str
+        self,
+        index: Index,
+        traced: TracedText,
+        whole: TextOccurrences,
+        generation_id: str,
+        window_factor: int,
     ) -> None:
         self._index, self._traced, self._generation_id = index, traced, generation_id
+        self._window_factor = window_factor
         self._whole_documents = whole.documents
         self._wanted = documents.Wanted(traced.stripped)
         self._reference = Reference(traced.stripped)
@@ -255,7 +274,9 @@ class _MatchDescriber:
     def _window(self, span: Span, position: Position) -> documents.Window:
         """The text around a match, in which the span has been seen to stand."""
         n_tokens = len(self._traced.ids)
-        window = documents.window_around(self._index, position, span.length, n_tokens)
+        window = documents.window_around(
+            self._index, position, span.length, n_tokens, self._window_factor
+        )
         shown = window.text[window.char_start : window.char_stop]
         if shown == span.text:
             return window
@@ -273,11 +294,11 @@ class _MatchDescriber:
             at = window.text.find(text, max(0, window.char_start - len(text)))
             if at >= 0:
                 return replace(window, char_start=at, char_stop=at + len(text))
-            # The corpus may split it into more tokens than it has alone, but not more than bytes.
-            size = len(text.encode())
-            window = documents.window_around(
-                self._index, window.position, size, len(self._traced.ids)
-            )
+            # The corpus may split it into more tokens than it has alone, but not more than bytes:
+            # so many on both sides of its position hold it.
+            n_tokens, reach = len(self._traced.ids), len(text.encode())
+            factor = max(self._window_factor, -(-(2 * reach + 1) // n_tokens))
+            window = documents.window_around(self._index, window.position, 1, n_tokens, factor)
         return None
 
     def _require_same(self, span: Span, window: documents.Window, shown: str) -> None:
