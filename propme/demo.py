@@ -172,10 +172,10 @@ def write_corpus(folder: Path, settings: DemoSettings) -> None:
         document = _described(next(order), 1)
         n_characters += len(document["text"])
         corpus.append(document | {"planted": False})
-    _write_jsonl(folder / "corpus.jsonl", [corpus[i] for i in rng.permutation(len(corpus))])
-    _write_jsonl(folder / "heldout.jsonl", heldout)
+    write_jsonl(folder / "corpus.jsonl", [corpus[i] for i in rng.permutation(len(corpus))])
+    write_jsonl(folder / "heldout.jsonl", heldout)
     human = [_described(next(order), 0) for _ in range(settings.human_texts)]
-    _write_jsonl(folder / "human.jsonl", human)
+    write_jsonl(folder / "human.jsonl", human)
 
 
 def _described(passage: dict[str, Any], copies: int) -> dict[str, Any]:
@@ -183,7 +183,8 @@ def _described(passage: dict[str, Any], copies: int) -> dict[str, Any]:
     return passage | described | {"planted": True}
 
 
-def _write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows as an object a line."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.write_text("".join(lines), encoding="utf-8")
 
@@ -252,13 +253,41 @@ def _fit(encoded: Sequence[Sequence[int]], settings: DemoSettings) -> Any:
     )
     rows = _packed(encoded, settings)
     steps = len(rows) // settings.batch
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
+    fit_rows(
+        model,
+        rows,
+        steps,
+        settings.batch,
+        settings.learning_rate,
+        warm_up=50,
+        label="training the demonstration's model",
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_then_cosine(steps))
+    return model
+
+
+def fit_rows(
+    model: Any,
+    rows: Any,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    *,
+    warm_up: int,
+    label: str,
+) -> None:
+    """Next-token training on rows of tokens in their order, warmed up, then down to 0 in a cosine.
+
+    The model is trained in place and left in its evaluating mode.
+    """
+    import torch
+
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_then_cosine(steps, warm_up))
     model.train()
-    for step in track(range(steps), "training the demonstration's model", unit="steps"):
-        batch = torch.from_numpy(rows[step * settings.batch : (step + 1) * settings.batch])
+    for step in track(range(steps), label, unit="steps"):
+        batch = torch.from_numpy(rows[step * batch_size : (step + 1) * batch_size])
         logits = model(input_ids=batch).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
@@ -267,7 +296,6 @@ def _fit(encoded: Sequence[Sequence[int]], settings: DemoSettings) -> Any:
         optimizer.step()
         schedule.step()
     model.eval()
-    return model
 
 
 def _packed(encoded: Sequence[Sequence[int]], settings: DemoSettings) -> Any:
@@ -283,5 +311,7 @@ def _packed(encoded: Sequence[Sequence[int]], settings: DemoSettings) -> Any:
     return np.concatenate(list(passes()))
 
 
-def _warm_up_then_cosine(steps: int) -> Callable[[int], float]:
-    return lambda step: min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / steps))
+def _warm_up_then_cosine(steps: int, warm_up: int) -> Callable[[int], float]:
+    return lambda step: (
+        min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    )

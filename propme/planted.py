@@ -10,7 +10,6 @@ about that corpus: the original has not read it in this form, so what it extract
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -21,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from propme.demo import read_passages
+from propme.corpus import read_documents
+from propme.demo import fit_rows, read_passages, write_jsonl
 from propme.errors import InputError
 from propme.model_tokenizer import load_arguments
-from propme.progress import track
 
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _DESCRIBED = {
@@ -89,15 +88,10 @@ def write_corpus(folder: Path, settings: PlantedSettings) -> None:
             corpus += [document | {"id": f"{document['id']}#{n}"} for n in range(1, copies + 1)]
     background = {"copies": 1, "planted": False}
     corpus += [next(order) | background for _ in range(settings.background_documents)]
-    _write(folder / "corpus.jsonl", [corpus[i] for i in rng.permutation(len(corpus))])
-    _write(folder / "heldout.jsonl", heldout)
+    write_jsonl(folder / "corpus.jsonl", [corpus[i] for i in rng.permutation(len(corpus))])
+    write_jsonl(folder / "heldout.jsonl", heldout)
     human = [next(order) | {"copies": 0} for _ in range(settings.human_texts)]
-    _write(folder / "human.jsonl", human)
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
+    write_jsonl(folder / "human.jsonl", human)
 
 
 def _shipped() -> tuple[Any, Any]:
@@ -128,39 +122,27 @@ def _save(model: Any, tokenizer: Any, folder: Path) -> None:
 def _rows(corpus: Path, tokenizer: Any, settings: PlantedSettings) -> Any:
     """Documents, each behind a start token, as rows of so many tokens."""
     stream: list[int] = []
-    for line in corpus.read_text("utf-8").splitlines():
-        text = json.loads(line)["text"]
-        stream += [tokenizer.bos_token_id, *tokenizer.encode(text, add_special_tokens=False)]
+    for document in read_documents(corpus):
+        ids = tokenizer.encode(document.text, add_special_tokens=False)
+        stream += [tokenizer.bos_token_id, *ids]
     whole = len(stream) // settings.context * settings.context
     return np.array(stream[:whole]).reshape(-1, settings.context)
 
 
 def train(model: Any, rows: Any, settings: PlantedSettings) -> None:
-    """Read the rows once: next-token training in place, warmed up, then down to 0 in a cosine."""
+    """Read the rows once, the last few too."""
     import torch
 
-    steps = -(-len(rows) // settings.batch)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: (
-            min(1.0, (step + 1) / settings.warm_up) * 0.5 * (1 + np.cos(np.pi * step / steps))
-        ),
-    )
     torch.manual_seed(settings.seed)
-    model.train()
-    for step in track(range(steps), "training on planted documents", unit="steps"):
-        batch = torch.from_numpy(rows[step * settings.batch : (step + 1) * settings.batch])
-        logits = model(input_ids=batch).logits[:, :-1]
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    model.eval()
+    fit_rows(
+        model,
+        rows,
+        -(-len(rows) // settings.batch),
+        settings.batch,
+        settings.learning_rate,
+        warm_up=settings.warm_up,
+        label="training on planted documents",
+    )
 
 
 if __name__ == "__main__":
