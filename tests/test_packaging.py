@@ -128,6 +128,7 @@ LAYERS = (
     ("demo",),
     ("planted",),
     ("run",),
+    ("runner",),
     ("sensitivity",),
     ("cli",),
 )

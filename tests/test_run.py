@@ -12,9 +12,11 @@ import yaml
 from helpers import needs_engine
 from tiny import tiny_demo
 
-from propme import records, tables
+from propme import records, runner, tables
 from propme import run as runs
 from propme.errors import InputError, ParameterError, PropMeError, RunError
+from propme.run import folder as folders
+from propme.run import inputs as found_inputs
 
 ROOT = Path(__file__).parent.parent
 
@@ -163,7 +165,7 @@ def test_run_json_tells_what_was_run_with_what(finished):
     assert set(record["tables"]) == set(tables.TABLES)
     assert {"propme", "torch", "transformers", "papermill"} <= set(record["versions"])
     assert all(len(entry["sha256"]) == 64 for entry in record["inputs"].values())
-    assert record["peak_memory_bytes"] > 50e6
+    assert all(s["peak_memory_bytes"] > 50e6 for s in record["stages"].values())
     assert record["generator"]["device"]
 
 
@@ -237,7 +239,7 @@ def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch
         text_field="text",
         id_field="id",
     )
-    assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index"]
+    assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index", "tokenizer"]
 
 
 @pytest.mark.parametrize(
@@ -262,14 +264,14 @@ def test_a_wrong_parameter_of_a_file_names_the_file(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text("sedd: 1\n")
     with pytest.raises(ParameterError, match=r"p\.yaml: unknown parameter 'sedd'.*'seed'"):
-        runs.effective_parameters([file], {}, None)
+        runner.effective_parameters([file], {}, None)
 
 
 def test_later_files_and_single_parameters_win(tmp_path):
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text("seed: 1\nsamples: 1\ntemperature: 1e-1\n")
     second.write_text("samples: 2\n")
-    effective = runs.effective_parameters([first, second], {"max_new_tokens": 7}, "somewhere")
+    effective = runner.effective_parameters([first, second], {"max_new_tokens": 7}, "somewhere")
     assert (effective["seed"], effective["samples"], effective["max_new_tokens"]) == (1, 2, 7)
     assert effective["temperature"] == 0.1
     assert effective["output"] == "somewhere"
@@ -314,7 +316,7 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
 )
 def test_a_value_that_a_later_notebook_would_refuse_is_refused_at_once(given, message):
     with pytest.raises(PropMeError, match=message):
-        runs.effective_parameters([], given, None)
+        runner.effective_parameters([], given, None)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
@@ -323,7 +325,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     thesis.write_text("mine")
     for output in (tmp_path / "paper", ROOT, ROOT / "notebooks"):
         with pytest.raises(RunError, match="holds other things"):
-            runs.run([], output=str(output))
+            runner.run([], output=str(output))
     assert thesis.read_text() == "mine"
     assert runs.notebook_path("1_prompts").is_file()
 
@@ -343,7 +345,7 @@ def test_what_came_of_another_table_is_removed_with_it(tmp_path):
 
 def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
     with pytest.raises(InputError, match="belong together"):
-        runs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
+        found_inputs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_generation(finished, parameter_file, tmp_path):
@@ -370,7 +372,7 @@ def test_an_index_of_another_corpus_is_refused(finished, tmp_path):
     folder, _ = finished
     inputs = json.loads((folder / "run.json").read_text())["inputs"]
     with pytest.raises(InputError, match="built from another corpus"):
-        runs._require_same_corpus(
+        found_inputs._require_same_corpus(
             Path(inputs["index"]["path"]), inputs["heldout"]["path"], inputs["heldout"]["sha256"]
         )
 
@@ -432,7 +434,7 @@ def test_metrics_are_recomputed_from_stored_tables(finished, tmp_path):
     done = propme("metrics", "--tables", folder / "tables", "--output", tmp_path, "--rounds", "200")
     assert done.returncode == 0, done.stderr
     assert "prefix" in done.stdout
-    for name in runs._TABLES_OF_STAGES[-1]:
+    for name in folders.TABLES_OF_STAGES[-1]:
         again, stored = (tables.read(name, f) for f in (tmp_path, folder / "tables"))
         pd.testing.assert_frame_equal(again, stored)
     missing = propme("metrics", "--tables", tmp_path / "nowhere")

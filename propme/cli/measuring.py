@@ -63,7 +63,7 @@ def _metrics(options: argparse.Namespace) -> int:
 
 def _sensitivity(options: argparse.Namespace) -> int:
     from propme.parameters import from_text
-    from propme.run import effective_parameters
+    from propme.runner import effective_parameters
     from propme.sensitivity import sensitivity
 
     overrides = {name: from_text(value) for name, value in options.p}
