@@ -10,7 +10,6 @@ import pandas as pd
 
 from propme import filters, measurements, tables
 from propme.discoverable import discoverable_table
-from propme.thresholds import threshold_table
 from propme.uncertainty import ROUNDS
 from propme.varied import sensitivity_table
 
@@ -62,7 +61,6 @@ def measure(
         "breakdown": measurements.breakdown_table(frame, by, seed=seed, rounds=rounds),
         "discoverable": discoverable_table(prompts, extraction, seed=seed, rounds=rounds),
         "span_lengths": measurements.span_length_table(frame),
-        "thresholds": threshold_table(frame, spans, matches),
         "sensitivity": sensitivity_table(frame, variants, seed=seed, rounds=rounds),
     }
 

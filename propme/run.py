@@ -191,7 +191,6 @@ _TABLES_OF_STAGES = (
         "breakdown",
         "discoverable",
         "span_lengths",
-        "thresholds",
         "sensitivity",
     ),
 )

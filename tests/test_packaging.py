@@ -117,7 +117,6 @@ LAYERS = (
     ("propensity", "uncertainty"),
     ("comparison", "power", "discoverable"),
     ("metrics", "filters"),
-    ("thresholds",),
     ("measurements",),
     ("strength", "varied"),
     ("analysis",),
