@@ -118,6 +118,8 @@ LAYERS = (
     ("comparison", "power", "discoverable"),
     ("metrics", "filters"),
     ("measurements",),
+    ("groups",),
+    ("metric_tables",),
     ("strength", "varied"),
     ("analysis",),
     ("figures",),
