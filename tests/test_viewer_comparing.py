@@ -56,7 +56,7 @@ def test_nothing_in_common_is_no_passage() -> None:
     assert passages("", "") == ()
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from("abcd"), max_size=30).map(" ".join),
     st.lists(st.sampled_from("abcde"), max_size=60).map(" ".join),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -165,14 +165,15 @@ def _run_of(tables: Mapping[str, pd.DataFrame]) -> _Run:
         )
     known = prompts[(prompts["document_id"] != "") & prompts["copies"].notna()]
     kept = spans.loc[spans["dropped"] == "", "log_probability"].astype(float)
-    quarters = np.quantile(kept, [0.25, 0.5, 0.75]) if len(kept) else []
+    kept = kept[np.isfinite(kept)]  # a text found by its characters may have tokens of no document
+    quarters = np.quantile(kept, [0.25, 0.5, 0.75]).tolist() if len(kept) else []
     return _Run(
         prompts={row.prompt_id: row for row in _rows(prompts)},
         traces={row.generation_id: row for row in _rows(traces)},
         spans={name: rows for (name,), rows in _grouped(spans, ("generation_id",)).items()},
         matches=by_span,
         copies=dict(zip(known["document_id"], map(int, known["copies"]), strict=True)),
-        rarity=[round(float(value), 1) for value in quarters],
+        rarity=[round(value, 1) for value in quarters],
     )
 
 
@@ -186,7 +187,9 @@ def _require(frame: pd.DataFrame, column: str, known: set[str], table: str) -> N
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Any]:
-    return frame.itertuples(index=False, name="Row")
+    """Rows with values that JSON knows."""
+    row = namedtuple("row", frame.columns)  # type: ignore[misc]
+    return map(row._make, zip(*(frame[name].tolist() for name in frame.columns), strict=True))
 
 
 def _grouped(frame: pd.DataFrame, by: tuple[str, ...]) -> dict[tuple[Any, ...], list[Any]]:
@@ -235,8 +238,8 @@ def _index(
         "setting": [settings.index(one.prompt.setting) for one in found],
         "decoding": [decodings.index(one.generation.decoding) for one in found],
         "tier": [one.tier for one in found],
-        "longest": [int(one.trace.longest_segment) for one in found],
-        "recall": [round(float(one.trace.recall_max), 3) for one in found],
+        "longest": [one.trace.longest_segment for one in found],
+        "recall": [round(one.trace.recall_max, 3) for one in found],
         "source": [[number[s] for s in listed if s in number] for listed in of_each],
         "begin": [" ".join(text["text"][:400].split())[:90] for text in texts],
     }
@@ -247,7 +250,7 @@ def _details(
 ) -> list[dict[str, Any]]:
     """Of each completion as much as the size allows, what leaked most first."""
     order = sorted(
-        range(len(found)), key=lambda n: (found[n].tier, -int(found[n].trace.longest_segment), n)
+        range(len(found)), key=lambda n: (found[n].tier, -found[n].trace.longest_segment, n)
     )
     details: list[dict[str, Any]] = [{}] * len(found)
     size = 0
@@ -277,20 +280,22 @@ def _facts(found: _Found, excerpts: Excerpts, limits: Limits, run: _Run) -> dict
         "generation": _values(generation, _PER_GENERATION)
         | {"cut": max(0, len(whole.text) - limits.text)},
         "prompt": _values(prompt, _PER_PROMPT)
-        | {"copies": None if pd.isna(prompt.copies) else int(prompt.copies)}
+        | {"copies": None if pd.isna(prompt.copies) else prompt.copies}
         | {"target": target[: limits.text]},
         "trace": _values(trace, _PER_TRACE),
         "spans": [
             {
-                "span": int(span.span),
+                "span": span.span,
                 "at": [whole.start(span.char_start), whole.stop(span.char_stop)],
-                "characters": [int(span.char_start), int(span.char_stop)],
-                "tokens": int(span.stop - span.start),
-                "occurrences": int(span.n_occurrences),
-                "documents": int(span.n_documents),
-                "exact": bool(span.documents_exact),
-                "log_probability": round(float(span.log_probability), 1),
-                "rare": sum(float(span.log_probability) <= value for value in run.rarity),
+                "characters": [span.char_start, span.char_stop],
+                "tokens": span.stop - span.start,
+                "occurrences": span.n_occurrences,
+                "documents": span.n_documents,
+                "exact": span.documents_exact,
+                "log_probability": (
+                    round(span.log_probability, 1) if np.isfinite(span.log_probability) else None
+                ),
+                "rare": sum(span.log_probability <= value for value in run.rarity),
                 "tier": min(TIERS.index(m.tier) for m in documents) if documents else len(TIERS),
                 "dropped": span.dropped,
                 "fetched": len(documents),
@@ -302,16 +307,15 @@ def _facts(found: _Found, excerpts: Excerpts, limits: Limits, run: _Run) -> dict
         "left_out": {
             "start": [whole.start(span.char_start) for span in dropped],
             "stop": [whole.stop(span.char_stop) for span in dropped],
-            "tokens": [int(span.stop - span.start) for span in dropped],
-            "occurrences": [int(span.n_occurrences) for span in dropped],
+            "tokens": [span.stop - span.start for span in dropped],
+            "occurrences": [span.n_occurrences for span in dropped],
             "why": [span.dropped for span in dropped],
         },
     }
 
 
 def _values(row: Any, names: Iterable[str]) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in names}
-    return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
+    return {name: getattr(row, name) for name in names}
 
 
 def _documents(
@@ -322,12 +326,12 @@ def _documents(
     compared = _compared(found, excerpts, limits, left_out)
     for span, matches in found.documents.items():
         for number, match in enumerate(matches):
-            document = {"span": int(span)} | _values(match, _PER_MATCH)
+            document = {"span": span} | _values(match, _PER_MATCH)
             document["recall"] = round(document["recall"], 4)
             document["copies"] = run.copies.get(match.document_id)
             if number < limits.documents:
                 document |= excerpts.around(
-                    match.window, int(match.window_char_start), int(match.window_char_stop)
+                    match.window, match.window_char_start, match.window_char_stop
                 )
             else:
                 left_out["texts of documents"] += 1
@@ -346,7 +350,7 @@ def _compared(
         place = match.shard, match.document
         if match.recall > 0 and (place not in best or match.recall > best[place].recall):
             best[place] = match
-    compared = {}
+    compared: dict[tuple[int, int, int], list[list[Any]]] = {}
     for match in sorted(best.values(), key=lambda match: -match.recall):
         text = found.generation.text
         if (

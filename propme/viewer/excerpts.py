@@ -49,7 +49,10 @@ class Excerpts:
             ``end`` how it ends, and ``cut`` the number of characters between. ``left`` and
             ``right`` are the characters of the text before and after what is shown.
         """
-        first, last = max(0, start - self.context), min(len(text), stop + self.context)
+        first, last = start - self.context, stop + self.context
+        least = self.context // 4  # of less than that, to say that it is cut takes as much room
+        first = first if first > least else 0
+        last = last if last < len(text) - least else len(text)
         ends = {"left": first, "right": len(text) - last}
         if stop - start <= self.match:
             before, match, after = self._parts(text, first, start, stop, last)
@@ -110,7 +113,7 @@ class Excerpts:
         cut = len(text) - head - tail
         if cut <= 0:
             return [[PLAIN, text]] if text else []
-        pieces = [[PLAIN, text[:head]], [CUT, cut], [PLAIN, text[len(text) - tail :]]]
+        pieces: list[Any] = [[PLAIN, text[:head]], [CUT, cut], [PLAIN, text[len(text) - tail :]]]
         return [piece for piece in pieces if piece[1]]
 
 

@@ -181,7 +181,7 @@
         "span",
         { class: "facts" },
         element("span", { class: `tier ${found.replace(" ", "-")}` }, FOUND[found]),
-        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n]}` : "",
+        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n].toFixed(2)}` : "",
         element("br"),
         element("bdi", {}, index.id[n]),
       ),
@@ -369,7 +369,7 @@
       at: [first, stop[n]],
       passage: -1,
       dropped: why[n],
-      look: "left-out",
+      look: `left-out ${why[n].replace(" ", "-")}`,
       tokens: tokens[n],
       title: `${why[n]}: ${plural(tokens[n], "token")}, ${plural(occurrences[n], "time")} in the corpus`,
     }));
@@ -451,18 +451,20 @@
     }
     const documents = shown.documents.filter((each) => each.span === span.span);
     const n = `${span.exact ? "" : "at least "}${plural(span.documents, "document")}`;
-    evidence.replaceChildren(
+    const parts = [
       element("h2", {}, `Passage ${shown.passage + 1} of ${shown.spans.length}`),
       facts([
         plural(span.tokens, "token"),
         `characters ${number(span.characters[0])} to ${number(span.characters[1])}`,
         `stands ${plural(span.occurrences, "time")} in the corpus`,
         span.dropped ? "" : `in ${n}`,
-        `log-probability ${span.log_probability}`,
+        `log-probability ${span.log_probability ?? "-∞: the corpus has it in other tokens"}`,
         span.dropped ? `left out: ${span.dropped}` : "",
       ]),
-      ...documents.map(showDocument),
-    );
+      ...documents.filter((each) => "match" in each).map(showDocument),
+      namedOnly(documents.filter((each) => !("match" in each))),
+    ];
+    evidence.replaceChildren(...parts.filter(Boolean));
     const missing = span.fetched - documents.length;
     if (missing) {
       const what = `${plural(missing, "document")} retrieved, left out of this file for its size.`;
@@ -471,34 +473,55 @@
     evidence.scrollTop = 0;
   }
 
+  const nameOf = ({ document_id, shard, document: place }) =>
+    element("bdi", {}, document_id || `document ${place} of shard ${shard}`);
+
+  function documentFacts(found) {
+    const { source, licence, tier, recall, copies, shard, document: place, offset } = found;
+    return facts([
+      FOUND[tier],
+      `recall ${recall.toFixed(3)}`,
+      copies === null ? "" : `${plural(copies, "copy", "copies")} in the corpus`,
+      source && `source ${source}`,
+      licence && `licence ${licence}`,
+      `shard ${shard}, document ${number(place)}, token ${number(offset)}`,
+    ]);
+  }
+
   function showDocument(found) {
-    const { document_id, source, licence, tier, recall, copies, shard, document: place } = found;
-    const known = copies === null ? "" : plural(copies, "copy", "copies");
-    const text = element("pre", { class: "text", dir: "auto" });
-    if ("match" in found) {
-      if (found.left) text.append(cut(found.left));
-      text.append(found.before, element("mark", { class: `${tier} rare2` }, found.match));
-      if (found.cut) {
-        text.append(cut(found.cut), element("mark", { class: `${tier} rare2` }, found.end));
-      }
-      text.append(found.after);
-      if (found.right) text.append(cut(found.right));
-    }
+    const match = (text) => element("mark", { class: `${found.tier} rare2` }, text);
+    const parts = [
+      found.left ? cut(found.left) : "",
+      found.before,
+      match(found.match),
+      ...(found.cut ? [cut(found.cut), match(found.end)] : []),
+      found.after,
+      found.right ? cut(found.right) : "",
+    ];
     return element(
       "article",
       { class: "document" },
-      element("h3", {}, element("bdi", {}, document_id || `document ${place} of shard ${shard}`)),
-      facts([
-        FOUND[tier],
-        `recall ${recall.toFixed(3)}`,
-        known && `${known} in the corpus`,
-        source && `source ${source}`,
-        licence && `licence ${licence}`,
-        `shard ${shard}, document ${number(place)}, token ${number(found.offset)}`,
-      ]),
-      "match" in found ? text : element("p", { class: "note" }, "Its text is left out of this file."),
+      element("h3", {}, nameOf(found)),
+      documentFacts(found),
+      element("pre", { class: "text", dir: "auto" }, ...parts),
       found.compared ? comparison(found.compared) : null,
     );
+  }
+
+  /** Documents of which the file has no text. */
+  function namedOnly(documents) {
+    if (!documents.length) return null;
+    const rows = documents.map((found) =>
+      element(
+        "li",
+        {},
+        nameOf(found),
+        documentFacts(found),
+        found.compared ? comparison(found.compared) : null,
+      ),
+    );
+    const title = `${plural(documents.length, "more document")} without text`;
+    return element("details", {}, element("summary", {}, title), element("ul", {}, ...rows));
   }
 
   const cut = (n) => element("span", { class: "cut" }, `[${plural(n, "character")} more]`);
@@ -537,7 +560,7 @@
   }
 
   function toggleComparisons() {
-    const all = [...byId("evidence").querySelectorAll("details")];
+    const all = [...byId("evidence").querySelectorAll(".comparison")];
     const opened = all.some((each) => !each.open);
     for (const each of all) each.open = opened;
   }
@@ -602,7 +625,10 @@
     byId("after").addEventListener("click", () => turn(1));
     byId("list").addEventListener("click", (event) => {
       const row = event.target.closest("[data-place]");
-      if (row) choose(Number(row.dataset.place));
+      if (!row) return;
+      choose(Number(row.dataset.place));
+      // Where everything is in one column, what was asked for is below.
+      if (matchMedia("(max-width: 46rem)").matches) byId("completion").scrollIntoView();
     });
     byId("completion").addEventListener("click", clickText);
     document.addEventListener("keydown", onKey);
