@@ -215,18 +215,8 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
     return figure
 
 
-#: What is drawn of each threshold, and how its axis is called.
+#: What each threshold of tracing is called on its axis.
 _THRESHOLDS = {
-    "docs_per_span": ("NVR", "documents a span"),
-    "rare_percent": ("longest span", "rare spans kept,\n% of the tokens"),
-    "least_tokens": ("longest span", "least span, tokens"),
-    "window": ("NVR", "window, times the\ngeneration's length"),
-    "merging": ("ALS", "merging rule"),
-}
-
-
-#: The same for completions that were traced anew.
-_ANEW = {
     "docs_per_span": "documents a span",
     "rarest_percent": "rare spans kept,\n% of the tokens",
     "shortest_span": "shortest span, tokens",
@@ -235,60 +225,34 @@ _ANEW = {
 }
 
 
-def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
-    """One headline over each threshold of tracing, a line a setting; a ring: as the trace was made.
-
-    Which settings lie above which should not hang on a threshold; how high they lie may.
-    """
-    part = thresholds[thresholds["decoding"] == decoding]
-    return _over_thresholds(part, [_THRESHOLDS])
-
-
-def over_thresholds_anew(
-    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "ALS")
+def over_thresholds(
+    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "FMR", "ALS")
 ) -> Figure:
-    """Metrics over each threshold, of completions traced anew; a row of panels for each metric.
+    """Metrics over each threshold of tracing; a row of panels a metric, a line a setting.
 
-    Intervals are not drawn: all values of a line are of the same completions and move together.
+    A ring: as the run's trace was made. Which settings lie above which should not hang on a
+    threshold; how high they lie may. Intervals are not drawn: all values of a line are of the same
+    completions and move together.
     """
-    part = sensitivity[sensitivity["decoding"] == decoding]
-    order = {choice: float(choice) if choice.isdigit() else 0.0 for choice in part["choice"]}
-    part = part.sort_values("choice", key=lambda choices: choices.map(order), kind="stable")
-    part = part.rename(columns={"choice": "at", "own": "chosen"})
-    return _over_thresholds(
-        part, [{name: (metric, label) for name, label in _ANEW.items()} for metric in metrics]
-    )
-
-
-def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str, str]]]) -> Figure:
-    """A row of panels for each mapping: from a threshold to its metric and the name of its axis."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     sns.set_theme(style="whitegrid", context="notebook")
+    part = sensitivity[sensitivity["decoding"] == decoding]
     figure, grid = plt.subplots(
-        len(drawn),
+        len(metrics),
         len(_THRESHOLDS),
-        figsize=(14, 0.6 + 3 * len(drawn)),
+        figsize=(14, 0.6 + 2.6 * len(metrics)),
         layout="constrained",
         squeeze=False,
     )
     plt.close(figure)
     colours = _colours(part["setting"])
-    labelled = [(name, *named) for row in drawn for name, named in row.items()]
-    for axes, (threshold, metric, label) in zip(grid.flat, labelled, strict=True):
-        rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
-        order = list(dict.fromkeys(rows["at"]))
-        for setting in in_order(rows["setting"]):
-            of_setting = rows[rows["setting"] == setting].set_index("at").reindex(order)
-            values = of_setting["value"].astype(float)
-            axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
-            chosen = [n for n, c in enumerate(of_setting["chosen"]) if c is True or c == 1]
-            axes.plot(chosen, values.iloc[chosen], "o", mfc="none", ms=9, color=colours[setting])
-        axes.set_xticks(range(len(order)), order)
-        axes.set(xlabel=label, title=metric)
-        if rows.empty:
-            axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+    for panels, metric in zip(grid, metrics, strict=True):
+        for axes, (threshold, label) in zip(panels, _THRESHOLDS.items(), strict=True):
+            rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
+            _over_threshold(axes, rows, colours)
+            axes.set(title=metric, xlabel=label if metric == metrics[-1] else "")
     handles, labels = grid.flat[0].get_legend_handles_labels()
     if handles:
         figure.legend(
@@ -296,6 +260,20 @@ def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str,
             fontsize="small",
         )  # fmt: skip
     return figure
+
+
+def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) -> None:
+    if rows.empty:
+        axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+        return
+    order = sorted(set(rows["choice"]), key=lambda c: (float(c) if c.isdigit() else 0.0, c))
+    for setting in in_order(rows["setting"]):
+        of_setting = rows[rows["setting"] == setting].set_index("choice").reindex(order)
+        values = of_setting["value"].astype(float)
+        axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
+        own = [n for n, is_own in enumerate(of_setting["own"]) if is_own]
+        axes.plot(own, values.iloc[own], "o", mfc="none", ms=9, color=colours[setting])
+    axes.set_xticks(range(len(order)), order)
 
 
 def extraction_by_copies(copies: pd.DataFrame) -> Figure:

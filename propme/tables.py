@@ -177,17 +177,6 @@ class _SpanLengths:
     n_generations: Annotated[int, "generations whose longest segment has this length"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Thresholds:
-    threshold: Annotated[str, "what is varied: docs_per_span, rare_percent, least_tokens, ..."]
-    at: Annotated[str, "its value"]
-    chosen: Annotated[bool, "whether the trace was made with it"]
-    setting: Annotated[str, "prompt setting"]
-    decoding: Annotated[str, "greedy or sampled"]
-    metric: Annotated[str, "what moves"]
-    value: Annotated[float | None, "its value; none: undefined"]
-
-
 @dataclass(frozen=True)
 class Table:
     """One table: its name, the record that declares its columns, its key, its meaning."""
@@ -284,12 +273,6 @@ TABLES = {
             _SpanLengths,
             ("setting", "decoding", "tokens"),
             "how many generations have a longest segment of each length",
-        ),
-        Table(
-            "thresholds",
-            _Thresholds,
-            ("threshold", "at", "setting", "decoding", "metric"),
-            "how the headlines move over the thresholds of tracing",
         ),
     )
 }

@@ -434,13 +434,14 @@ def test_kinds_have_colours_of_their_own() -> None:
 
 def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
     rows = [
-        {"threshold": "window", "at": at, "chosen": at == "5", "setting": s, "decoding": "greedy",
-         "metric": "NVR", "value": 0.1 * n}
-        for n, at in enumerate(("1", "5"))
+        {"threshold": "docs_per_span", "choice": choice, "own": choice == "10", "setting": s,
+         "decoding": "greedy", "metric": "NVR", "value": 0.1 * n}
+        for n, choice in enumerate(("1", "10", "3"))
         for s in ("generic", "prefix")
     ]  # fmt: skip
-    figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy"))
-    windows = figure.axes[3]
-    assert tick_labels(windows, "x") == ["1", "5"]
-    assert list(windows.lines[0].get_ydata()) == [0.0, 0.1]
+    figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy", ["NVR"]))
+    documents = figure.axes[0]
+    assert tick_labels(documents, "x") == ["1", "3", "10"]
+    assert list(documents.lines[0].get_ydata()) == [0.0, 0.2, 0.1]
+    assert list(documents.lines[1].get_xdata()) == [2]  # the ring
     assert "not varied" in words(figure)

@@ -90,9 +90,6 @@ ROWS: dict[str, list[Any]] = {
             None, None, None, "none", 0, 2,
         )
     ],
-    "thresholds": [
-        tables._Thresholds("window", "5", True, "prefix", "greedy", "NVR", None),
-    ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip
 

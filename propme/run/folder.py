@@ -137,7 +137,6 @@ TABLES_OF_STAGES = (
         "breakdown",
         "discoverable",
         "span_lengths",
-        "thresholds",
         "sensitivity",
     ),
 )

@@ -205,7 +205,7 @@ def _forget(folder: RunFolder, stages: Sequence[str]) -> None:
 
     Their tables stay until there are others.
     """
-    pages = [folder.report / f"{name}.html" for name in ("index", *stages)]
+    pages = [folder.report / f"{name}.html" for name in ("index", "viewer", *stages)]
     for path in [*map(folder.notebook, stages), *pages]:
         path.unlink(missing_ok=True)
     kept = {n: entry for n, entry in folder.record["stages"].items() if n not in stages}
