@@ -39,7 +39,7 @@ class Which:
     force : bool
         Those that are done, too; and a folder that holds another run is taken over.
     first : str
-        This stage and those after it, done or not; what is before it is taken as it is.
+        None before this stage: what they have made is taken as it is.
     last : str
         None after this stage, and no report.
     """
@@ -137,6 +137,19 @@ def require_same_subject(folder: RunFolder, effective: Mapping[str, Any], which:
         )
 
 
+def require_done(folder: RunFolder, stages: Sequence[str]) -> None:
+    """Refuse to go on where stages are not done.
+
+    Raises
+    ------
+    RunError
+        One of them is not.
+    """
+    for stage in stages:
+        if folder.record.get("stages", {}).get(stage, {}).get("state") != "done":
+            raise RunError(f"{folder.path}: {stage} is not done here; run it first")
+
+
 def _begin(folder: RunFolder, effective: Mapping[str, Any]) -> None:
     made_with = environment()
     for left in folder.tables.glob(".*.tmp"):  # by a process that was killed
@@ -158,10 +171,8 @@ def _begin(folder: RunFolder, effective: Mapping[str, Any]) -> None:
 def _run_stages(
     folder: RunFolder, effective: Mapping[str, Any], which: Which, deadline: float
 ) -> None:
-    for stage in STAGES[: STAGES.index(which.first)]:
-        if not outputs_of(stage, folder)["tables"]:
-            raise RunError(f"{stage} has written nothing in {folder.path}, and comes first")
-    again = "it was asked for" if which.force or which.first != STAGES[0] else ""
+    require_done(folder, STAGES[: STAGES.index(which.first)])
+    again = "it is asked for" if which.force else ""
     for stage in which.stages:
         reason = again or why_again(stage, effective, folder)
         if not reason:
