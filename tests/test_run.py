@@ -1,6 +1,7 @@
 """All four notebooks on a tiny setting, as a user runs them, and what a run leaves behind."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from propme import run as runs
 from propme.errors import InputError, ParameterError, PropMeError, RunError
 from propme.run import folder as folders
 from propme.run import inputs as found_inputs
+from propme.runner import checking
 
 ROOT = Path(__file__).parent.parent
 
@@ -134,6 +136,42 @@ def test_run_json_tells_what_was_run_with_what(finished):
     assert all(len(entry["sha256"]) == 64 for entry in record["inputs"].values())
     assert all(s["peak_memory_bytes"] > 50e6 for s in record["stages"].values())
     assert record["generator"]["device"]
+
+
+def test_a_record_tells_nothing_of_the_checkouts_place(finished):
+    folder, _ = finished
+    for path in [folder / "run.json", *folder.glob("*.ipynb")]:
+        assert str(ROOT) not in path.read_text("utf-8"), path
+
+
+def test_a_finished_run_is_verified_and_what_was_changed_is_named(finished, tmp_path):
+    folder, _ = finished
+    done = propme("verify", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "metrics, recomputed: the same" in done.stdout
+    copy = shutil.copytree(folder, tmp_path / "sent")
+    metrics = tables.read("metrics", copy / "tables")
+    tables.write("metrics", metrics.assign(value=metrics["value"] * 1.01), copy / "tables")
+    (copy / "tables" / "spans.parquet").unlink()
+    told = {f.what: f.problem for f in checking.verify(runs.open_run(str(copy))) if f.problem}
+    assert told["table metrics"] == "not as it was written"
+    assert told["table spans"] == "missing"
+    assert "no such table" in told["metrics"]
+
+
+def test_two_runs_are_compared_table_by_table(finished, tmp_path):
+    folder, _ = finished
+    copy = runs.open_run(str(shutil.copytree(folder, tmp_path / "again")))
+    copy.update_record(packages=copy.record["packages"] | {"numpy": "0.1"})
+    first = runs.open_run(str(folder))
+    same = {f.what: f for f in checking.compare_runs(first, copy)}
+    assert {f.problem for f in same.values()} == {""}
+    assert same["package numpy"].note.endswith("is 0.1")
+    prompts = copy.read("prompts")
+    tables.write("prompts", prompts.assign(text=prompts["text"] + "!"), copy.tables)
+    (changed,) = [f for f in checking.compare_runs(first, copy) if f.problem]
+    assert changed.what == "table prompts"
+    assert changed.problem == f"{len(prompts)} of {len(prompts)} rows differ, in text"
 
 
 def test_the_pages_load_nothing_and_show_the_findings(finished):

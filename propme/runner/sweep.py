@@ -86,7 +86,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
             listed = yaml.safe_load(f"[{values}]")
         except yaml.YAMLError as error:
             raise ParameterError(f"grid {text!r}: its values cannot be read") from error
-        if not equals or not listed:
+        if not (name and equals and listed):
             raise ParameterError(f"grid {text!r} is not NAME=VALUE,VALUE")
         if name in grid:
             raise ParameterError(f"grid {name!r} is given twice")
