@@ -155,7 +155,9 @@ def _unlike(left: pd.Series[Any], right: pd.Series[Any]) -> Any:
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, np.ndarray)):
         return list(a) == list(b)
-    return bool(a is b or (pd.isna(a) and pd.isna(b)) or (not pd.isna(a) and a == b))
+    if pd.isna(a) or pd.isna(b):
+        return bool(pd.isna(a) and pd.isna(b))
+    return bool(a == b)
 
 
 def _circumstances(first: RunFolder, second: RunFolder) -> Iterator[Finding]:

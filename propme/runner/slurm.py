@@ -123,7 +123,7 @@ def write_scripts(
             n_tasks=len(planned) * per_run,
             throttle=f"%{settings.at_most}" if settings.at_most else "",
             folder=portable(str(folder.resolve())),
-            options="".join(f"#SBATCH {option}\n" for option in shlex.split(options)),
+            options=f"#SBATCH {options}\n" if options else "",
             about=about,
             per_run=per_run,
             command=f"{run_it} {arguments}".rstrip(),
