@@ -247,6 +247,34 @@ def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch
     assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index", "tokenizer"]
 
 
+def test_an_index_that_several_want_at_once_is_built_once(tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+import propme.index
+from propme.run.inputs import _ensure_index
+build = propme.index.build_index
+def counted(*given):
+    with open({str(tmp_path / "built")!r}, "a") as file:
+        file.write("x")
+    return build(*given)
+propme.index.build_index = counted
+sys.stdin.readline()
+corpus, cache = Path({str(tiny_demo().corpus)!r}), Path({str(tmp_path / "cache")!r})
+print(_ensure_index(corpus, "hash", "bytes", ("text", "id"), cache))
+"""
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(3)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    folders_found = {process.communicate(timeout=120)[0] for process in processes}
+    assert len(folders_found) == 1
+    assert (tmp_path / "built").read_text() == "x"
+    assert not any(process.returncode for process in processes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -412,6 +440,16 @@ def test_without_a_model_the_tokenizer_of_the_index_must_be_named(tmp_path):
             id_field="id",
             cache=str(tmp_path / "cache"),
         )
+
+
+def test_notebooks_are_kept_without_what_a_run_puts_in_them():
+    for stage in runs.STAGES:
+        notebook = json.loads(runs.notebook_path(stage).read_text("utf-8"))
+        assert "papermill" not in notebook["metadata"]
+        for cell in notebook["cells"]:
+            assert not cell.get("outputs")
+            assert cell.get("execution_count") is None
+            assert "papermill" not in cell["metadata"]
 
 
 def test_cells_of_the_notebooks_have_ids_of_their_own():

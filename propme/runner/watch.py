@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,8 +137,6 @@ def _stop(pid: int | None, *, hard: bool) -> None:
 
     if pid is None:
         return
-    try:
+    with suppress(psutil.Error):  # it has just ended
         process = psutil.Process(pid)
         process.kill() if hard else process.send_signal(signal.SIGINT)
-    except psutil.Error:
-        print("  the notebook has just ended", file=sys.stderr)
