@@ -292,7 +292,7 @@ def test_paths_are_written_as_others_can_read_them(monkeypatch, tmp_path):
 
 def test_a_share_of_tracing_needs_completions(notebooks, asked):
     effective = runner.effective_parameters([], asked, None)
-    with pytest.raises(RunError, match="1_prompts is not done here"):
+    with pytest.raises(RunError, match="there is no run here"):
         shards.trace_shard(effective, (1, 2))
     runner.run([], asked)
     shards.trace_shard(effective, (1, 2))  # all is traced, and no index is opened

@@ -42,8 +42,11 @@ def run_all(planned: Sequence[PlannedRun], which: Which, jobs: int = 1) -> list[
         folder = open_run(run.effective["output"])
         require_same_subject(folder, run.effective, which)
         _register(folder, run)
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         statuses = list(pool.map(lambda run: _run(run, which), planned))
+    finally:
+        pool.shutdown(cancel_futures=True)  # of those that have not begun when one is interrupted
     return [run for run, status in zip(planned, statuses, strict=True) if status]
 
 

@@ -145,8 +145,11 @@ def require_done(folder: RunFolder, stages: Sequence[str]) -> None:
     RunError
         One of them is not.
     """
+    record = folder.record
+    if not record:
+        raise RunError(f"{folder.path}: there is no run here (no run.json)")
     for stage in stages:
-        if folder.record.get("stages", {}).get(stage, {}).get("state") != "done":
+        if record.get("stages", {}).get(stage, {}).get("state") != "done":
             raise RunError(f"{folder.path}: {stage} is not done here; run it first")
 
 
@@ -193,7 +196,7 @@ def _run_stage(
     _note(folder, stage, entry)
     try:
         spent = execute(stage, folder, effective, deadline)
-    except RunError as error:
+    except (RunError, OSError) as error:
         with suppress(OSError):  # of a full disk, which is what is told then
             _note(folder, stage, entry | {"state": "failed", "error": str(error).splitlines()[0]})
         raise

@@ -15,6 +15,10 @@ from propme.run import STAGES, RunFolder
 from propme.runner.locks import is_held
 
 
+#: Folders of a run, in which there is no other.
+_OF_A_RUN = ("tables", "figures", "report", "parts")
+
+
 @dataclass(frozen=True)
 class Status:
     """How far one run is.
@@ -54,10 +58,11 @@ def runs_in(folder: Path) -> list[RunFolder]:
     """
     found = []
     for path, names, files in os.walk(folder):
-        inside = "run.json" in files
-        own = {"tables", "figures", "report", "parts"} if inside else set()
+        own = _OF_A_RUN if "run.json" in files else ()
         names[:] = sorted(n for n in names if not n.startswith(".") and n not in own)
-        found += [RunFolder(Path(path))] * inside
+        run = RunFolder(Path(path))
+        if "corpus" in run.record.get("parameters", {}):
+            found.append(run)
     if not found:
         raise InputError("there is no run here (no run.json), nor in a folder below", str(folder))
     return found

@@ -92,7 +92,8 @@ class _Shown:
         if not self._bar.disable:
             self._show_bar(report)
         elif report["label"] != self._begun:
-            print(f"  {report['label']} ({report['total'] or '?'} {report['unit']})", flush=True)
+            total = "?" if report["total"] is None else report["total"]
+            print(f"  {report['label']} ({total} {report['unit']})", flush=True)
         self._begun = report["label"]
 
     def _show_bar(self, report: dict[str, Any]) -> None:
