@@ -14,7 +14,6 @@ from propme.errors import InputError
 from propme.run import STAGES, RunFolder
 from propme.runner.locks import is_held
 
-
 #: Folders of a run, in which there is no other.
 _OF_A_RUN = ("tables", "figures", "report", "parts")
 
