@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from functools import cache
 from importlib.metadata import distributions
+from pathlib import Path
 from typing import Any
 
 from propme.run import project_root
@@ -55,8 +56,9 @@ def git_state() -> dict[str, Any]:
 
     Empty where this is no checkout, or there is no git.
     """
-    root = str(project_root())
-    if _git(root, "rev-parse", "--show-toplevel") != root:
+    root = project_root()
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if not top or Path(top).resolve() != root.resolve():
         return {}
     changed = _git(root, "status", "--porcelain", "--", "propme", "notebooks")
     files = [line[3:] for line in changed.splitlines()]
@@ -67,11 +69,11 @@ def git_state() -> dict[str, Any]:
     }
 
 
-def _git(root: str, *arguments: str) -> str:
+def _git(root: Path, *arguments: str) -> str:
     git = shutil.which("git")
     if git is None:
         return ""
     done = subprocess.run(  # noqa: S603
-        [git, "-C", root, *arguments], capture_output=True, text=True, check=False
+        [git, "-C", str(root), *arguments], capture_output=True, text=True, check=False
     )
     return done.stdout.rstrip() if done.returncode == 0 else ""
