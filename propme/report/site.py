@@ -154,5 +154,7 @@ def rendered_notebook(notebook: Path) -> str:
 
 
 def _record(run: Path) -> dict[str, Any]:
+    if not (run / "run.json").is_file():
+        raise InputError("this is no folder of a run: it has no run.json", str(run))
     record: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
     return record
