@@ -105,26 +105,65 @@ def prompt_overlap(prompts: pd.DataFrame) -> Figure:
     return figure
 
 
-def span_lengths(frame: pd.DataFrame) -> Figure:
-    """Share of generations whose longest segment has at least so many tokens, by setting."""
-    decodings = sorted(frame["decoding"].unique())
-    figure, panels = _axes(4.8 * max(1, len(decodings)), 4.4, max(1, len(decodings)))
-    if not (frame["longest_segment"] > 0).any():
-        return _say_empty(figure, f"no span was found (n = {len(frame)})")
-    colours = _colours(frame["setting"])
+def span_lengths(lengths: pd.DataFrame) -> Figure:
+    """Share of generations whose longest segment has at least so many tokens, by setting.
+
+    Of the table ``span_lengths``. Controls are dashed: what they reach, chance reaches.
+    """
+    if not (lengths["tokens"] > 0).any():
+        figure, _ = _axes()
+        return _say_empty(figure, f"no span was found (n = {lengths['n_generations'].sum()})")
+    rows = lengths.rename(columns={"tokens": "value", "n_generations": "n"})
+    figure, panels = _shares(rows, "generations with such a passage")
+    ends = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if t <= lengths["tokens"].max()]
+    for axes in panels:
+        axes.set_xscale("log")
+        axes.set_xlim(1, None)
+        axes.set_xticks(ends, [str(t) for t in ends])
+        axes.minorticks_off()
+        axes.set_xlabel("longest passage, tokens (at least)")
+    return figure
+
+
+def recall_distribution(frame: pd.DataFrame) -> Figure:
+    """Share of generations whose best document has at least such a recall, by setting.
+
+    Of `propme.measurements.measured_generations`. Controls are dashed.
+    """
+    if not (frame["recall_max"] > 0).any():
+        figure, _ = _axes()
+        return _say_empty(figure, f"no document agrees with a completion (n = {len(frame)})")
+    rows = frame[["setting", "kind", "decoding"]].assign(value=frame["recall_max"], n=1)
+    figure, panels = _shares(rows, "generations with such a document")
+    for axes in panels:
+        axes.set(xlim=(0, 1), xlabel="near-verbatim recall of the best document (at least)")
+    return figure
+
+
+def _shares(rows: pd.DataFrame, label: str) -> tuple[Figure, list[Axes]]:
+    """Share of ``n`` with at least each ``value`` above 0: a panel a decoding, a line a setting."""
+    decodings = sorted(rows["decoding"].unique())
+    figure, panels = _axes(4.8 * len(decodings), 4.4, len(decodings))
+    colours = _colours(rows["setting"])
     for axes, decoding in zip(panels, decodings, strict=True):
-        part = frame[frame["decoding"] == decoding]
+        part = rows[rows["decoding"] == decoding]
         settings = in_order(part["setting"])
         for setting in settings:
-            lengths = np.sort(part.loc[part["setting"] == setting, "longest_segment"].astype(int))
-            thresholds = np.arange(1, max(2, lengths.max() + 2))
-            share = 1 - np.searchsorted(lengths, thresholds) / len(lengths)
-            label = f"{setting} (n = {len(lengths)})"
-            axes.step(thresholds, share, where="post", color=colours[setting], label=label)
+            own = part[part["setting"] == setting]
+            n = own.groupby("value")["n"].sum().sort_index(ascending=False)
+            share = (n.cumsum() / n.sum())[n.index > 0].sort_index()
+            # A share holds up to its value; beyond the greatest there is none.
+            x = [0, *share.index, *share.index[-1:]]
+            y = [*share.iloc[:1], *share, 0] if len(share) else [0]
+            is_control = (own["kind"] == "control").all()
+            axes.step(
+                x, y, where="pre", color=colours[setting], ls="--" if is_control else "-",
+                label=f"{setting} (n = {n.sum()})",
+            )  # fmt: skip
         # Linear below one generation in a thousand, so that a share of 0 is drawn too.
         axes.set_yscale("symlog", linthresh=1e-3)
         axes.set_yticks([0, 0.001, 0.01, 0.1, 1], ["0", "0.1 %", "1 %", "10 %", "100 %"])
-        axes.set(xlabel="longest passage, tokens", ylim=(0, 1.3), xlim=(1, None))
+        axes.set_ylim(0, 1.3)
         axes.set_title(decoding, pad=12 + 14 * ((len(settings) + 1) // 2))  # above the legend
         axes.legend(
             loc="lower center",
@@ -133,12 +172,15 @@ def span_lengths(frame: pd.DataFrame) -> Figure:
             fontsize="x-small",
             frameon=False,
         )
-    panels[0].set_ylabel("generations with such a passage")
-    return figure
+    panels[0].set_ylabel(label)
+    return figure, panels
 
 
 def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") -> Figure:
-    """One metric under every setting, with its interval; a panel for each decoding."""
+    """One metric under every setting, with its interval; a panel for each decoding.
+
+    Shaded: what a control reaches.
+    """
     part = metrics[(metrics["metric"] == metric) & (metrics["subset"] == "all")]
     decodings = sorted(part["decoding"].unique())
     order = in_order(part["setting"])
@@ -156,10 +198,17 @@ def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") ->
                 axes.text(0, y, "not defined", va="center", fontsize="small")
             else:
                 _point(axes, row, y, _COLOURS[row["kind"]], f"n = {row['n_generations']}")
+        _floor(axes, rows.loc[rows["kind"] == "control", "value"])
         axes.set_yticks(range(len(order)), order)
         axes.set(title=decoding, xlabel=f"{metric}, 95 % interval")
         axes.set_ylim(len(order) - 0.5, -0.7)
     return figure
+
+
+def _floor(axes: Axes, reached: pd.Series[float]) -> None:
+    """Shade what a control reaches: what chance reaches."""
+    if reached.notna().any():
+        axes.axvspan(0, float(reached.max()), color=_COLOURS["control"], alpha=0.15, lw=0)
 
 
 def short(value: float) -> str:
@@ -185,7 +234,10 @@ def _point(axes: Axes, row: Any, y: float, colour: str, n: str) -> None:
 
 
 def propensity_scores(propensity: pd.DataFrame) -> Figure:
-    """Propensity scores with their intervals, and the neutral line at 0.5."""
+    """Propensity scores with their intervals, and the neutral line at 0.5.
+
+    Controls in grey: what a setting scores that leaks no more than they do.
+    """
     part = propensity[propensity["subset"] == "all"]
     decodings = sorted(part["decoding"].unique())
     pairs = list(
@@ -270,7 +322,10 @@ def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) 
     for setting in in_order(rows["setting"]):
         of_setting = rows[rows["setting"] == setting].set_index("choice").reindex(order)
         values = of_setting["value"].astype(float)
-        axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
+        style = "--" if (of_setting["kind"] == "control").any() else "-"
+        axes.plot(
+            range(len(order)), values, style, color=colours[setting], marker=".", label=setting
+        )
         own = [n for n, is_own in enumerate(of_setting["own"]) if is_own]
         axes.plot(own, values.iloc[own], "o", mfc="none", ms=9, color=colours[setting])
     axes.set_xticks(range(len(order)), order)

@@ -92,7 +92,8 @@ def propensity_table(
     """Propensity score of each metric for each pair of settings: the table ``propensity``.
 
     The two settings are resampled independently. A pair in which a metric is not defined for one
-    setting (no pair was retrieved there) has a row without a value.
+    setting (no pair was retrieved there) has a row without a value. Controls have scores too: what
+    a setting scores that leaks no more than they do.
 
     Raises
     ------
@@ -103,7 +104,6 @@ def propensity_table(
     measured = [
         (group, value)
         for group in groups_of(frame)
-        if group.kind != "control"
         for value in group.measure(metrics, seed, rounds)
     ]
     capabilities = [(g, v) for g, v in measured if g.kind == "capability"]
@@ -113,7 +113,7 @@ def propensity_table(
         _propensity_row(group, value, capability, of_capability)
         for capability, of_capability in capabilities
         for group, value in measured
-        if group.kind == "propensity"
+        if group.kind != "capability"
         and group.decoding == capability.decoding
         and (value.subset, value.metric.name) == (of_capability.subset, of_capability.metric.name)
     ]
@@ -199,6 +199,7 @@ def _propensity_row(
         "decoding": group.decoding,
         "subset": f_p.subset,
         "setting": group.setting,
+        "kind": group.kind,
         "capability": capability.setting,
         "f_propensity": f_p.value,
         "f_capability": f_c.value,

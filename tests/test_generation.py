@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gguf_file import write_gguf
 from hypothesis import given
 from hypothesis import strategies as st
-from gguf_file import write_gguf
 from tiny import tiny_demo
 
 from propme.errors import InputError, ParameterError

@@ -330,9 +330,12 @@ def test_propensity_table_is_the_table_propensity(tmp_path: Path) -> None:
     table = propensity_table(frame_of(rows), rounds=ROUNDS)
     tables.write("propensity", table, tmp_path)
     written = tables.read("propensity", tmp_path)
-    # 2 metrics, 2 decodings, 6 subsets, 2 propensity settings; a control has no score.
-    assert len(written) == 48
-    assert set(written["setting"]) == {"generic", "specific"}
+    # 2 metrics, 2 decodings, 6 subsets, 2 propensity settings and a control.
+    assert len(written) == 72
+    kinds = dict(zip(written["setting"], written["kind"], strict=True))
+    assert kinds == {
+        "generic": "propensity", "specific": "propensity", "mismatched_prefix": "control"
+    }  # fmt: skip
     assert set(written["capability"]) == {"prefix"}
     assert set(written["subset"]) == set(SUBSETS)
 

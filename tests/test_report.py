@@ -13,9 +13,11 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from found import NOTHING as NOTHING_FOUND
 
 from propme import personal_data, tables
-from propme.errors import InputError, TableError
+from propme.errors import TableError
+from propme.records import Generation, Match, Prompt, Span, TraceSummary
 from propme.report import excerpt, findings, headline_table, shown, write_report
 
 HOSTILE = "<script>alert(1)</script>"
@@ -50,6 +52,7 @@ def propensity(*rows: dict[str, Any]) -> pd.DataFrame:
         "decoding": "greedy",
         "subset": "all",
         "setting": "generic",
+        "kind": "propensity",
         "capability": "prefix",
         "f_propensity": 0.1,
         "f_capability": 0.3,
@@ -191,7 +194,7 @@ def verdict(**score: Any) -> str:
 def test_a_score_below_one_half() -> None:
     assert verdict() == (
         "With greedy decoding, NVR is 0.300 [0.200, 0.450] under prefix and 0.100 [0.050, 0.200]"
-        " under generic prompts, 3.0 times as much under prefix."
+        " under generic prompts, 3 times as much under prefix."
         " Its propensity score is 0.250 [0.100, 0.400], below 0.5:"
         " the model leaks more under attack than unprompted."
     )
@@ -279,7 +282,7 @@ def test_the_contrast_is_told_of_the_first_metric_of_the_propensity_table(first:
 def test_a_small_metric_is_not_told_as_zero() -> None:
     small = {"value": 0.0004, "low": 0.0, "high": 0.0009}
     (sentence,) = findings(metrics(PREFIX, small), propensity({"f_propensity": 0.0004}), copies())
-    assert "<0.001 [0.000, <0.001] under generic prompts, 750.0 times as much" in sentence
+    assert "<0.001 [0.000, <0.001] under generic prompts, 750 times as much" in sentence
 
 
 def test_numbers_of_the_sentences_are_those_of_the_tables() -> None:
@@ -295,7 +298,8 @@ def test_numbers_of_the_sentences_are_those_of_the_tables() -> None:
         numbers = re.findall(r"\d+\.\d{3}", sentence)
         expected = [c[1], c[0], c[2], p[1], p[0], p[2], pm[1], pm[0], pm[2]]
         assert numbers == [f"{x:.3f}" for x in expected]
-        assert f", {c[1] / p[1]:.1f} times as much under prefix." in sentence
+        (times,) = re.findall(r", ([\d.,]+) times as much under prefix\.", sentence)
+        assert float(times.replace(",", "")) == pytest.approx(c[1] / p[1], rel=0.05)
         leaks_more = ("under attack" in sentence) + ("which includes" in sentence)
         assert leaks_more == 1
 
@@ -508,16 +512,51 @@ def executed(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
+
+
 def make_run(folder: Path) -> Path:
     folder.mkdir()
     for stage in STAGES:
         executed(folder / f"{stage}.ipynb")
     named = {"setting": HOSTILE}
-    tables.write("metrics", metrics(PREFIX, named), folder / "tables")
-    tables.write("propensity", propensity(named), folder / "tables")
-    tables.write("copies", copies({"copies": 0}), folder / "tables")
-    (folder / "figures").mkdir()
-    (folder / "figures" / "span_lengths.png").write_bytes(PIXEL)
+    stored = {
+        "prompts": tables.to_frame(
+            "prompts",
+            [
+                Prompt("p1", "prefix", "capability", HOSTILE, target=HOSTILE, occurs_whole=True),
+                Prompt("p2", HOSTILE, "propensity", HOSTILE, refused=HOSTILE),
+            ],
+        ),
+        "generations": tables.to_frame(
+            "generations",
+            [Generation("g1", "p1", "greedy", 0, 1, HOSTILE, (1,), "stop", 0.0, 1.0, 9)],
+        ),
+        "traces": tables.to_frame("traces", [TraceSummary("g1", **NOTHING_FOUND)]),
+        "spans": tables.to_frame(
+            "spans",
+            [Span("g1", 0, 0, 60, 0, len(HOSTILE), HOSTILE, -9.0, 1, 1, True, segment=0)],
+        ),
+        "matches": tables.to_frame(
+            "matches",
+            [
+                Match(
+                    "g1", 0, 0, 0, HOSTILE, HOSTILE, HOSTILE, 0, HOSTILE, 0, 1, "partial", 0.1, True
+                )
+            ],
+        ),
+        "metrics": metrics(PREFIX, named),
+        "propensity": propensity(named),
+        "copies": copies({"copies": 0}),
+        "breakdown": tables.to_frame("breakdown", [tables._Breakdown("source", HOSTILE, *VALUE)]),
+        "discoverable": tables.to_frame("discoverable", []),
+        "span_lengths": pd.DataFrame(
+            [[HOSTILE, "propensity", "greedy", 9, 3]],
+            columns=list(tables.TABLES["span_lengths"].columns),
+        ),
+    }
+    for name, table in stored.items():
+        tables.write(name, table, folder / "tables")
     record = {
         "started": HOSTILE,
         "parameters": {
@@ -599,14 +638,20 @@ def test_a_notebook_is_rendered_with_its_outputs_escaped(run: Path, stage: str) 
 def test_the_front_page_holds_the_run(run: Path) -> None:
     page = page_of(run, "index")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert links == [f"{stage}.html" for stage in STAGES]
+    expected = {f"{stage}.html" for stage in STAGES} | {"viewer.html", "audit.html"}
+    assert expected | {"tables/metrics.tex", "tables/breakdown.md"} <= set(links)
     assert all((run / "report" / str(link)).is_file() for link in links)
-    (image,) = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,")) == PIXEL
-    assert image["alt"] == "Longest verbatim passages"
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 4
+    for image in images:
+        content = base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,"))
+        assert content.startswith(b"\x89PNG")
+    assert images[-1]["alt"] == "Longest verbatim passages"
+    for suffix in ("png", "svg", "pdf"):
+        assert (run / "report" / "figures" / f"span_lengths.{suffix}").stat().st_size > 1000
     text = " ".join(page.texts)
     for expected in (
-        "3.0 times as much under prefix",
+        "3 times as much under prefix",
         "0.300 [0.200, 0.450]",
         "10 held-out documents",
         "0123456789abcdef",
@@ -625,10 +670,16 @@ def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
     assert "There is nothing to compare." in " ".join(page_of(folder, "index").texts)
 
 
+def test_a_notebook_that_is_not_there_is_left_out(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    write_report(folder, [STAGES[0], "3_third"])
+    links = [attributes.get("href") for _, attributes in page_of(folder, "index").tags]
+    assert f"{STAGES[0]}.html" in links
+    assert "3_third.html" not in links
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    with pytest.raises(InputError, match=r"3_third\.ipynb: no such notebook; run it first"):
-        write_report(folder, ["3_third"])
     (folder / "tables" / "copies.parquet").unlink()
     with pytest.raises(TableError, match=r"copies\.parquet: no such table"):
         write_report(folder, [])

@@ -483,3 +483,30 @@ def test_metrics_are_recomputed_from_stored_tables(finished, tmp_path):
     missing = propme("metrics", "--tables", tmp_path / "nowhere")
     assert missing.returncode == 1
     assert "no such table" in missing.stderr
+
+
+def test_the_report_is_made_again_from_tables_alone(finished, tmp_path):
+    folder, _ = finished
+    copy = tmp_path / folder.name
+    shutil.copytree(folder / "tables", copy / "tables")
+    shutil.copy(folder / "run.json", copy)
+    done = propme("report", copy)
+    assert done.returncode == 0, done.stderr
+    assert (copy / "report" / "index.html").is_file()
+    for name in ("tables/metrics.tex", "tables/propensity.md", "audit.md"):
+        assert (copy / "report" / name).read_text() == (folder / "report" / name).read_text()
+
+
+def test_a_folder_that_is_no_run_has_no_report(tmp_path):
+    done = propme("report", tmp_path)
+    assert done.returncode == 1
+    assert "no folder of a run: it has no run.json" in done.stderr
+
+
+def test_the_pages_tell_the_parameters_of_this_run_and_no_other(finished):
+    folder, _ = finished
+    page = (folder / "report" / "index.html").read_text()
+    assert "2 a prompt at temperature 0.8, top-p 1.0." in page
+    assert "At most 20 new tokens." in page
+    audit = (folder / "report" / "audit.md").read_text()
+    assert "| sampled | generic | 6 | 0 | 0.800 | 1.000 | 20 |" in audit  # 3 prompts, 2 samples

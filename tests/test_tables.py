@@ -67,12 +67,12 @@ ROWS: dict[str, list[Any]] = {
     ],
     "propensity": [
         tables._Propensity(
-            "NVR", "greedy", "all", "generic", "prefix", None, 0.1, None, None, None, "none", 0, 48,
-            True, 100, 100,
+            "NVR", "greedy", "all", "generic", "propensity", "prefix", None, 0.1, None, None, None,
+            "none", 0, 48, True, 100, 100,
         ),
         tables._Propensity(
-            "FMR", "greedy", "all", "generic", "prefix", 0.1, 0.3, 0.25, 0.1, 0.4, "bootstrap",
-            72, 50, False, 100, 2,
+            "FMR", "greedy", "all", "human", "control", "prefix", 0.1, 0.3, 0.25, 0.1, 0.4,
+            "bootstrap", 72, 50, False, 100, 2,
         ),
     ],
     "copies": [tables._Copies(0, "greedy", "extraction", 0.0, 0.0, 0.3, "rule of three", 10)],

@@ -1,4 +1,4 @@
-"""The commands on what is measured: ``propme metrics`` and ``propme sensitivity``."""
+"""The commands on what is measured: ``propme metrics``, ``report`` and ``sensitivity``."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def add(commands: Any) -> None:
     metrics.add_argument("--rounds", type=positive, default=10_000, help="of the bootstrap")
     metrics.add_argument("--seed", type=int, default=0)
     metrics.set_defaults(command=_metrics)
+    report = commands.add_parser(
+        "report",
+        help="make the report of a run again from its tables",
+        description="Make the report of a run again from its tables and executed notebooks.",
+    )
+    report.add_argument("run", type=Path, metavar="DIR", help="folder of the run")
+    report.set_defaults(command=_report)
 
 
 def _metrics(options: argparse.Namespace) -> int:
@@ -58,6 +65,14 @@ def _metrics(options: argparse.Namespace) -> int:
         tables.write(name, table, folder)
     print(report.headline_table(made["metrics"]).to_string(index=False))
     print(f"The tables are in {folder}: {', '.join(made)}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from propme.report import write_report
+    from propme.run import STAGES
+
+    print(f"The report is {write_report(options.run, STAGES)}")
     return 0
 
 

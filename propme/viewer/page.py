@@ -104,8 +104,9 @@ def _policy(script: str, style: str) -> str:
         return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     return (
-        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; base-uri 'none';"
-        " form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)};"
+        " base-uri 'none'; form-action 'none'; require-trusted-types-for 'script';"
+        " trusted-types 'none'"
     )
 
 
