@@ -219,7 +219,8 @@ def _forget(folder: RunFolder, stages: Sequence[str]) -> None:
 
     Their tables stay until there are others.
     """
-    pages = [folder.report / f"{name}.html" for name in ("index", "viewer", *stages)]
+    names = ("index.html", "viewer.html", "audit.html", "audit.md", *(f"{s}.html" for s in stages))
+    pages = [folder.report / name for name in names]
     for path in [*map(folder.notebook, stages), *pages]:
         path.unlink(missing_ok=True)
     kept = {n: entry for n, entry in folder.record["stages"].items() if n not in stages}
