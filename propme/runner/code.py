@@ -60,11 +60,11 @@ def _hash_of(names: frozenset[str]) -> str:
 
 
 def _files_of(name: str) -> list[Path]:
-    """Files of a module, or of a package and its data."""
+    """Files of a module, or of a package and its data; what is compiled from them is left out."""
     folder = _PACKAGE / name
     if not folder.is_dir():
         return [path] if (path := _PACKAGE / f"{name}.py").is_file() else []
-    return [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    return [p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
 
 
 @cache
