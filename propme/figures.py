@@ -136,7 +136,7 @@ def recall_distribution(frame: pd.DataFrame) -> Figure:
     rows = frame[["setting", "kind", "decoding"]].assign(value=frame["recall_max"], n=1)
     figure, panels = _shares(rows, "generations with such a document")
     for axes in panels:
-        axes.set(xlim=(0, 1), xlabel="near-verbatim recall of the best document (at least)")
+        axes.set(xlim=(0, 1), xlabel="recall of the best document (at least)")
     return figure
 
 
@@ -236,13 +236,17 @@ def _point(axes: Axes, row: Any, y: float, colour: str, n: str) -> None:
 def propensity_scores(propensity: pd.DataFrame) -> Figure:
     """Propensity scores with their intervals, and the neutral line at 0.5.
 
-    Controls in grey: what a setting scores that leaks no more than they do.
+    Controls come last: what a setting scores that leaks no more than they do.
     """
     part = propensity[propensity["subset"] == "all"]
     decodings = sorted(part["decoding"].unique())
-    pairs = list(
-        dict.fromkeys(zip(part["metric"], part["setting"], part["capability"], strict=True))
-    )
+    order = in_order(part["setting"])
+    pairs = [
+        (metric, setting, capability)
+        for metric in dict.fromkeys(part["metric"])
+        for setting in order
+        for capability in dict.fromkeys(part.loc[part["setting"] == setting, "capability"])
+    ]
     figure, panels = _axes(*_size(decodings, pairs), max(1, len(decodings)))
     if part.empty:
         return _say_empty(figure, "no pair of settings to compare")

@@ -18,7 +18,8 @@ from found import NOTHING as NOTHING_FOUND
 from propme import personal_data, tables
 from propme.errors import TableError
 from propme.records import Generation, Match, Prompt, Span, TraceSummary
-from propme.report import excerpt, findings, headline_table, shown, write_report
+from propme.report import answers, excerpt, findings, headline_table, shown, write_report
+from propme.report.wording import date_told
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -595,8 +596,8 @@ def test_the_front_page_shows_hostile_text_as_text(run: Path) -> None:
     assert not {"script", "iframe", "object", "embed", "link", "form"} & {t for t, _ in page.tags}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     text = " ".join(page.texts)
-    # The setting, in a sentence and in the table; start; an input's name and path; versions.
-    assert text.count(HOSTILE) == 2 + 1 + 2 + 2
+    # The setting, in the answer, a sentence and the table; start; an input: name, path; versions.
+    assert text.count(HOSTILE) == 3 + 1 + 2 + 2
     assert "PropMe: a & <b>" in text
 
 
@@ -702,3 +703,37 @@ def test_each_control_is_told_as_what_it_is() -> None:
     assert "texts that people wrote, traced in the same way, reach NVR" in " ".join(told)
     assert "prefixes of documents that were never trained on reach NVR" in " ".join(told)
     assert "mine prompts, a control, reach NVR" in " ".join(told)
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+HUMAN = {"setting": "human", "kind": "control"}
+
+
+def test_what_exceeds_the_controls_is_said_to_leak() -> None:
+    # prefix 0.3 [0.2, 0.45], generic 0.1 [0.05, 0.2]: above 0.04, the second not above 0.06.
+    low, high = HUMAN | {"value": 0.04}, HUMAN | {"value": 0.06}
+    assert answers(metrics(PREFIX, {}, low), propensity({})) == [
+        "With greedy decoding, under attack it leaks: prefix 0.300 [0.200, 0.450]; under ordinary"
+        " prompts it leaks: generic 0.100 [0.050, 0.200] (NVR; controls reach NVR 0.040)."
+    ]
+    (sentence,) = answers(metrics(PREFIX, {}, high), propensity({}))
+    assert (
+        "under ordinary prompts it is not shown to leak (NVR; controls reach NVR 0.060)" in sentence
+    )
+
+
+def test_without_a_control_the_answer_says_so() -> None:
+    (sentence,) = answers(metrics(PREFIX, {"low": 0.0}), propensity({}))
+    assert "under ordinary prompts it is not shown to leak" in sentence
+    assert "no control was traced, so what chance reaches is not known" in sentence
+
+
+def test_nothing_measured_has_no_answer() -> None:
+    assert answers(metrics(), propensity()) == []
+
+
+def test_a_date_is_told_as_people_write_it() -> None:
+    assert date_told("2026-01-02T03:04:05+02:00") == "2 January 2026, 01:04 UTC"
+    assert date_told("soon") == "soon"

@@ -509,4 +509,4 @@ def test_the_pages_tell_the_parameters_of_this_run_and_no_other(finished):
     assert "2 a prompt at temperature 0.8, top-p 1.0." in page
     assert "At most 20 new tokens." in page
     audit = (folder / "report" / "audit.md").read_text()
-    assert "| sampled | generic | 6 | 0 | 0.800 | 1.000 | 20 |" in audit  # 3 prompts, 2 samples
+    assert "| sampled | generic | 6 | 0 | 0.8 | 1 | 20 |" in audit  # 3 prompts, 2 samples

@@ -69,10 +69,11 @@ def audit_sections(stored: Mapping[str, pd.DataFrame], record: Mapping[str, Any]
 
 
 def _purpose(record: Mapping[str, Any]) -> Section:
+    begun = wording.date_told(record["started"])
     return Section(
         "Purpose",
         (
-            f"This is the record of a test, begun {record['started']}, of how much text of a"
+            f"This is the record of a test, begun {begun}, of how much text of a"
             " training corpus a language model gives away: under ordinary prompts (propensity) and"
             " when it is given the beginnings of training documents (capability).",
             "Every completion was searched for passages that stand verbatim in the corpus, and"

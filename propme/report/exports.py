@@ -100,7 +100,7 @@ def cells(table: pd.DataFrame) -> list[list[str]]:
 def _written(value: Any) -> str:
     """A cell on one line; a number as the notebooks show it."""
     if isinstance(value, float):
-        return "" if pd.isna(value) else f"{value:.3f}"
+        return "" if pd.isna(value) else f"{value:.3f}".rstrip("0").rstrip(".")
     return "" if value is None or value is pd.NA else " ".join(str(value).split())
 
 

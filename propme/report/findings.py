@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from propme.figures import short
+from propme.records import in_order
 from propme.report.wording import with_interval
 
 
@@ -21,6 +22,46 @@ def findings(metrics: pd.DataFrame, propensity: pd.DataFrame, copies: pd.DataFra
         sentences += contrasts(of_metrics, of_scores) + floors(of_metrics, of_scores)
         sentences += positive_controls(of_copies)
     return sentences
+
+
+def answers(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
+    """The paper's question in a sentence a decoding: can it be made to leak, and does it unasked?
+
+    A setting is said to leak if its interval lies above what every control reaches; without a
+    control, above 0. Told of the first metric that has propensity scores.
+    """
+    sentences = []
+    for decoding, metric, measured, _ in _told(metrics, propensity):
+        rows = metrics[
+            (metrics["metric"] == metric)
+            & (metrics["subset"] == "all")
+            & (metrics["decoding"] == decoding)
+        ]
+        controls = rows[rows["kind"] == "control"]
+        floor = controls["value"].astype(float).max()
+        above = rows["low"].astype(float) > (0.0 if pd.isna(floor) else floor)
+        parts = [
+            f"under {kind_told} it {_leaks_told(part, measured)}"
+            for kind, kind_told in (("capability", "attack"), ("propensity", "ordinary prompts"))
+            for part in [rows[rows["kind"] == kind].assign(above=above)]
+            if len(part)
+        ]
+        if not parts:
+            continue
+        beside = (
+            "no control was traced, so what chance reaches is not known"
+            if pd.isna(floor)
+            else f"controls reach {metric} {short(floor)}"
+        )
+        sentences.append(f"With {decoding} decoding, {'; '.join(parts)} ({metric}; {beside}).")
+    return sentences
+
+
+def _leaks_told(rows: pd.DataFrame, measured: dict[str, str]) -> str:
+    shown = rows.loc[rows["above"], "setting"]
+    if shown.empty:
+        return "is not shown to leak"
+    return "leaks: " + ", ".join(f"{setting} {measured[setting]}" for setting in in_order(shown))
 
 
 def contrasts(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:

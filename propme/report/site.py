@@ -15,8 +15,8 @@ from propme.errors import InputError
 from propme.files import write_whole
 from propme.report.audit import audit_sections
 from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
-from propme.report.findings import findings
-from propme.report.wording import headline_table
+from propme.report.findings import answers, findings
+from propme.report.wording import date_told, headline_table
 from propme.viewer import write_viewer
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     index = report / "index.html"
     page = _template("index.html").render(
         name=run.name,
+        answers=answers(stored["metrics"], stored["propensity"]),
         findings=findings(stored["metrics"], stored["propensity"], stored["copies"]),
         headline=headline_table(stored["metrics"]).to_dict("split"),
         figures=[
@@ -98,6 +99,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         stages=rendered,
         exports=[path.relative_to(report).as_posix() for path in exports],
         record=record,
+        begun=date_told(record["started"]),
     )
     write_whole(index, page)
     return index

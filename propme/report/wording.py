@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,15 @@ from propme.records import in_order
 
 #: What stands in the headline table, in this order.
 HEADLINE_METRICS = ("NVR", "FMR", "ALS", "NVR_max", "R20", "R50", "extraction")
+
+
+def date_told(timestamp: str) -> str:
+    """An ISO timestamp as people write it; anything else as it is."""
+    try:
+        moment = datetime.fromisoformat(timestamp).astimezone(UTC)
+    except ValueError:
+        return timestamp
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
 def headline_table(
