@@ -252,20 +252,19 @@ def _details(
     order = sorted(
         range(len(found)), key=lambda n: (found[n].tier, -found[n].trace.longest_segment, n)
     )
-    details: list[dict[str, Any]] = [{}] * len(found)
+    details = [_facts(one, excerpts, limits, run) for one in found]
     size = 0
     for n in order:
-        details[n] = _facts(found[n], excerpts, limits, run)
-        documents, left_out = _documents(found[n], excerpts, limits, run)
-        grown = size + len(zlib.compress(json.dumps(documents).encode()))
-        if grown <= limits.size:
-            size = grown
-            run.left_out += left_out
-        else:
-            documents = []
-            run.left_out["documents"] += len(found[n].matches)
-            run.left_out["completions without documents"] += bool(found[n].matches)
+        documents: list[dict[str, Any]] = []
+        left_out = Counter[str]()
+        if size <= limits.size:
+            documents, left_out = _documents(found[n], excerpts, limits, run)
+            size += len(zlib.compress(json.dumps(documents).encode())) * bool(documents)
+        if size > limits.size:  # neither for this one nor for any after it
+            documents, left_out = [], Counter({"documents": len(found[n].matches)})
+            left_out["completions without documents"] = int(bool(found[n].matches))
         details[n]["documents"] = documents
+        run.left_out += left_out
     return details
 
 

@@ -104,8 +104,9 @@ def _policy(script: str, style: str) -> str:
         return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     return (
-        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; base-uri 'none';"
-        " form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)};"
+        " base-uri 'none'; form-action 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
@@ -121,8 +122,8 @@ def _notes(shown: Contents, limits: Limits) -> list[str]:
     if left_out["documents"]:
         notes.append(
             f"So that the file stays small, the {left_out['documents']:,} documents of"
-            f" {left_out['completions without documents']:,} completions, those with the shortest"
-            " passages, are not here at all."
+            f" {left_out['completions without documents']:,} completions, those of which least"
+            " leaked, are not here at all."
         )
     if left_out["comparisons"]:
         notes.append(
