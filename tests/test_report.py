@@ -13,6 +13,8 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from found import NAMES, as_tables, one
+from viewed import unpacked
 
 from propme import personal_data, tables
 from propme.errors import InputError, TableError
@@ -516,6 +518,9 @@ def make_run(folder: Path) -> Path:
     tables.write("metrics", metrics(PREFIX, named), folder / "tables")
     tables.write("propensity", propensity(named), folder / "tables")
     tables.write("copies", copies({"copies": 0}), folder / "tables")
+    completions = [one({}, text=f"{HOSTILE} anna@example.dk")]
+    for name, table in zip(NAMES, as_tables(completions), strict=True):
+        tables.write(name, table, folder / "tables")
     (folder / "figures").mkdir()
     (folder / "figures" / "span_lengths.png").write_bytes(PIXEL)
     record = {
@@ -599,7 +604,7 @@ def test_a_notebook_is_rendered_with_its_outputs_escaped(run: Path, stage: str) 
 def test_the_front_page_holds_the_run(run: Path) -> None:
     page = page_of(run, "index")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert links == [f"{stage}.html" for stage in STAGES]
+    assert links == [*(f"{stage}.html" for stage in STAGES), "viewer.html"]
     assert all((run / "report" / str(link)).is_file() for link in links)
     (image,) = [attributes for tag, attributes in page.tags if tag == "img"]
     assert base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,")) == PIXEL
@@ -615,6 +620,19 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     ):
         assert expected in text
     assert "0123456789abcdef0" not in text
+
+
+def test_the_viewer_leads_back_and_masks_unless_asked_for(run: Path, tmp_path: Path) -> None:
+    viewer = run / "report" / "viewer.html"
+    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
+    assert unpacked(viewer)["texts-0"][0]["text"] == f"{HOSTILE} [e-mail]"
+    folder = make_run(tmp_path / "run")
+    record = json.loads((folder / "run.json").read_text())
+    record["parameters"]["show_personal_data"] = True
+    (folder / "run.json").write_text(json.dumps(record))
+    write_report(folder, [])
+    plain = unpacked(folder / "report" / "viewer.html")["texts-0"][0]["text"]
+    assert plain == f"{HOSTILE} anna@example.dk"
 
 
 def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:

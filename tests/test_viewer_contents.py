@@ -37,7 +37,7 @@ def test_the_index_tells_what_was_found() -> None:
     }  # fmt: skip
     traces = RUN["traces"].set_index("generation_id")
     assert index["longest"] == [traces.loc[name, "longest_segment"] for name in index["id"]]
-    assert index["sources"] == ["danish", "hostile", "other", "verse"]
+    assert index["sources"] == ["danish", "hostile", "verse"]
     sources = {
         name: {index["sources"][n] for n in numbers}
         for name, numbers in zip(index["id"], index["source"], strict=True)
@@ -186,7 +186,7 @@ def test_what_could_not_be_traced_says_why() -> None:
 def test_more_sources_than_can_be_chosen_are_counted() -> None:
     index = contents(RUN, mask=False, limits=Limits(sources=1)).index
     assert len(index["sources"]) == 1
-    assert index["other_sources"] == 3
+    assert index["other_sources"] == 2
 
 
 def test_a_run_with_no_completion_is_empty() -> None:

@@ -53,7 +53,7 @@ def run_of(
     texts = list(corpus.values())
     index = index_of(
         texts,
-        byte_tokenizer(texts, merges=60),
+        byte_tokenizer(texts, merges=300),
         [{"id": name, "source": name.split(",")[0], "licence": "CC0 & <free>"} for name in corpus],
     )
     tracer = Tracer(index)

@@ -279,7 +279,7 @@ def _facts(found: _Found, excerpts: Excerpts, limits: Limits, run: _Run) -> dict
         "generation": _values(generation, _PER_GENERATION)
         | {"cut": max(0, len(whole.text) - limits.text)},
         "prompt": _values(prompt, _PER_PROMPT)
-        | {"copies": None if pd.isna(prompt.copies) else prompt.copies}
+        | {"copies": None if pd.isna(prompt.copies) else int(prompt.copies)}
         | {"target": target[: limits.text]},
         "trace": _values(trace, _PER_TRACE),
         "spans": [

@@ -147,7 +147,8 @@ def _packed(shown: Contents) -> Iterator[tuple[str, str]]:
         written = [_as_json(row) for row in rows]
         starts[name] = _starts([len(row) for row in written])
         stops = [*starts[name][1:], len(rows)]
-        for number, (start, stop) in enumerate(zip(starts[name], stops, strict=True)):
+        # With no row at all there is no piece.
+        for number, (start, stop) in enumerate(zip(starts[name], stops, strict=False)):
             yield f"{name}-{number}", _pack(f"[{','.join(written[start:stop])}]")
     yield "index", _pack(_as_json(shown.index | {"starts": starts}))
 
