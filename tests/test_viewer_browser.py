@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from browser import Watched, browsing
-from viewed import COMPLETIONS, CORPUS, HOSTILE, run_of
+from viewed import COMPLETIONS, CORPUS, HOSTILE, frames, run_of
 
-from propme import personal_data, tables
+from propme import personal_data
 from propme.near_verbatim import alignment, normalize_words
 from propme.records import Generation, Match, Prompt, Span, Trace, TraceSummary
 from propme.viewer import write_viewer
@@ -269,38 +269,72 @@ def test_the_policy_of_the_file_stops_what_should_never_be_tried(
     watch.close()
 
 
-def megabyte(context: str) -> dict[str, pd.DataFrame]:
-    """A completion whose passage stands in a line of a megabyte, and one that is such a line."""
-    line = f"<b>{'word 😀 ' * 150_000}</b>"
-    text = "so it says <b>word 😀 word"
-    at = (11, len(text)), (0, len(line))
-    prompt = Prompt("p", "prefix", "capability", "say it")
+def by_hand(
+    completions: list[tuple[str, list[tuple[int, int]]]], windows: list[tuple[str, int]]
+) -> dict[str, pd.DataFrame]:
+    """Completions with passages at some characters, each with one window and its match's start."""
     generations, traces = [], []
-    for name, whole, (start, stop) in (("g0", text, at[0]), ("g1", line, at[1])):
+    for number, ((text, places), (window, at)) in enumerate(zip(completions, windows, strict=True)):
+        name = f"g{number}"
         generations.append(
-            Generation(name, "p", "greedy", int(name[1]), 1, whole, (), "stop", 0.0, 1.0, 9)
+            Generation(name, "p", "greedy", number, 1, text, (), "stop", 0.0, 1.0, 9)
         )
+        n = len(places)
         summary = TraceSummary(
-            name, 0, len(whole), stop - start, 1, 1, stop - start, 0, 0, True,
-            False, False, 1, 0.0, 0.0, 0.5, False, "verified",
+            name, 0, len(text), len(text), n, n, 9, 0, 0, True,
+            False, False, n, 0.0, 0.0, 0.5, False, "verified",
         )  # fmt: skip
-        span = Span(name, 0, start, stop, start, stop, whole[start:stop], -9.0, 1, 1, True, "", 0)
-        match = Match(
-            name, 0, 0, 0, "line", "", "", 0, context + line, len(context),
-            len(context) + stop - start, "partial", 0.0, True,
-        )  # fmt: skip
-        traces.append(Trace(summary, (span,), (match,)))
-    return {
-        "prompts": tables.to_frame("prompts", [prompt]),
-        "generations": tables.to_frame("generations", generations),
-        "traces": tables.to_frame("traces", [trace.summary for trace in traces]),
-        "spans": tables.to_frame("spans", [s for trace in traces for s in trace.spans]),
-        "matches": tables.to_frame("matches", [m for trace in traces for m in trace.matches]),
-    }
+        spans = [
+            Span(name, i, a, b, a, b, text[a:b], -9.0 - i, 1, 1, True, "", i)
+            for i, (a, b) in enumerate(places)
+        ]
+        matches = [
+            Match(name, i, 0, 0, f"d{i}", "", "", 0, window, at, at + b - a, "partial", 0.0, True)
+            for i, (a, b) in enumerate(places)
+        ]
+        traces.append(Trace(summary, tuple(spans), tuple(matches)))
+    return frames([Prompt("p", "prefix", "capability", "say it")], generations, traces)
+
+
+def test_of_passages_that_overlap_each_click_shows_another(opened: Any, tmp_path: Path) -> None:
+    text = "😀 abc def 😀 ghi jkl"
+    run = by_hand([(text, [(0, 11), (6, 17), (14, 21)])], [(text, 0)])
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    assert marked(page) == {0: text[:11], 1: text[6:17], 2: text[14:21]}
+    pieces = page.locator("#text mark")
+    assert pieces.all_text_contents() == [text[a:b] for a, b in ((0, 6), (6, 11), (11, 14),
+                                                                 (14, 17), (17, 21))]  # fmt: skip
+    assert [mark.get_attribute("data-passages") for mark in pieces.all()] == [
+        *("0", "0 1", "1", "1 2", "2")
+    ]
+    # Of as many characters, the second is the rarer one, the third rarer than both.
+    seen = []
+    for _ in range(3):
+        pieces.nth(3).click()
+        seen.append(page.locator("#evidence h2").text_content())
+    assert seen == [f"Passage {n} of 3" for n in (3, 2, 3)]
+    pieces.nth(0).click()
+    assert page.locator("#evidence h2").text_content() == "Passage 1 of 3"
+    assert page.locator("#text mark.chosen").all_text_contents() == [text[:6], text[6:11]]
+
+
+def test_data_that_is_damaged_is_said_to_be(browser: Any, viewer: Path, tmp_path: Path) -> None:
+    text = viewer.read_text(encoding="utf-8")
+    start = text.index('id="details-0">') + len('id="details-0">') + 200
+    (tmp_path / "bad.html").write_text(text[:start] + "AAAA" + text[start + 4 :], encoding="utf-8")
+    watch = Watched(browser)
+    watch.page.goto((tmp_path / "bad.html").as_uri())
+    watch.page.wait_for_selector("#alert:not([hidden])")
+    assert watch.page.text_content("#alert").startswith("The data cannot be read: ")
+    watch.close()
 
 
 def test_a_line_of_a_megabyte_is_cut_and_that_is_said(opened: Any, tmp_path: Path) -> None:
-    run = megabyte("x" * 1000)
+    line = f"<b>{'word 😀 ' * 150_000}</b>"
+    run = by_hand(
+        [("so it says <b>word 😀 word", [(11, 25)]), (line, [(0, len(line))])],
+        [("x" * 1000 + line, 1000)] * 2,
+    )
     path = write_viewer(run, tmp_path / "viewer.html")
     assert path.stat().st_size < 200_000
     page = opened(path)
@@ -308,7 +342,6 @@ def test_a_line_of_a_megabyte_is_cut_and_that_is_said(opened: Any, tmp_path: Pat
     assert marked(page) == {0: "<b>word 😀 word"}
     pre = page.locator("#evidence pre")
     assert pre.locator("mark").text_content() == "<b>word 😀 word"
-    line = run["generations"]["text"][1]
     # 240 characters on each side: 760 of the 1000 before are cut, and the rest of the line.
     assert pre.text_content() == (
         "[760 characters more]" + "x" * 240 + line[: 14 + 240]

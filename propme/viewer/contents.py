@@ -31,11 +31,11 @@ NAMES = ("prompts", "generations", "traces", "spans", "matches")
 _PER_MATCH = ("document_id", "source", "licence", "tier", "recall", "shard", "document", "offset")
 _PER_TRACE = (
     *("n_tokens", "n_spans", "n_kept", "longest_segment", "recall_max"),
-    *("n_whole", "n_whole_documents", "whole_exact", "degenerate", "error"),
+    *("n_whole", "n_whole_documents", "whole_exact", "degenerate"),
 )
 _PER_GENERATION = (
     *("prompt_id", "sample", "seed", "finish_reason", "temperature", "top_p", "max_new_tokens"),
-    *("model", "note"),
+    "model",
 )
 _PER_PROMPT = ("kind", "category", "language", "document_id", "source", "licence", "chat")
 
@@ -272,16 +272,18 @@ def _facts(found: _Found, excerpts: Excerpts, limits: Limits, run: _Run) -> dict
     """All of a completion but its texts and its documents."""
     generation, prompt, trace = found.generation, found.prompt, found.trace
     whole = excerpts.whole(generation.text)
-    target = excerpts.whole(prompt.target).text
+    target, note, error = (
+        excerpts.whole(text).text for text in (prompt.target, generation.note, trace.error)
+    )
     listed = [span for span in found.spans if not span.dropped or found.documents[span.span]]
     dropped = [span for span in found.spans if span.dropped and not found.documents[span.span]]
     return {
         "generation": _values(generation, _PER_GENERATION)
-        | {"cut": max(0, len(whole.text) - limits.text)},
+        | {"note": note, "cut": max(0, len(whole.text) - limits.text)},
         "prompt": _values(prompt, _PER_PROMPT)
         | {"copies": None if pd.isna(prompt.copies) else int(prompt.copies)}
         | {"target": target[: limits.text]},
-        "trace": _values(trace, _PER_TRACE),
+        "trace": _values(trace, _PER_TRACE) | {"error": error},
         "spans": [
             {
                 "span": span.span,

@@ -346,7 +346,10 @@
           span.dropped ? `, left out: ${span.dropped}` : "",
           element("span", { class: "begin", dir: "auto" }, begin(span)),
         );
-        button.addEventListener("click", () => choosePassage(at));
+        button.addEventListener("click", () => {
+          choosePassage(at);
+          scrollTo("evidence");
+        });
         return element("li", {}, button);
       }),
     );
@@ -431,6 +434,11 @@
     }
   }
 
+  /** Where everything is in one column, what a click asked for is further down. */
+  function scrollTo(id) {
+    if (matchMedia("(max-width: 46rem)").matches) byId(id).scrollIntoView();
+  }
+
   /** A click on a mark: the strongest passage there, and with every further click the next. */
   function clickText(event) {
     const mark = event.target.closest("mark");
@@ -438,6 +446,7 @@
     const passages = passagesOf(mark).sort((a, b) => strength(shown.spans[a], shown.spans[b]));
     if (!passages.length) return;
     choosePassage(passages[(passages.indexOf(shown.passage) + 1) % passages.length]);
+    scrollTo("evidence");
   }
 
   // --- documents ----------------------------------------------------------------------------------
@@ -627,8 +636,7 @@
       const row = event.target.closest("[data-place]");
       if (!row) return;
       choose(Number(row.dataset.place));
-      // Where everything is in one column, what was asked for is below.
-      if (matchMedia("(max-width: 46rem)").matches) byId("completion").scrollIntoView();
+      scrollTo("completion");
     });
     byId("completion").addEventListener("click", clickText);
     document.addEventListener("keydown", onKey);
