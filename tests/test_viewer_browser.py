@@ -231,6 +231,22 @@ def test_texts_are_set_side_by_side_as_near_verbatim_aligns_them(opened: Any, vi
     assert "spurgte hun — og" in "".join(details.locator("td .agrees").all_text_contents())
 
 
+def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
+    opened: Any, tmp_path: Path
+) -> None:
+    text = "one two three four five six seven eight nine ten"
+    run = by_hand([(text, [(0, 13), (14, 48)])], [(text, 0)])
+    # Both passages are in windows of one document that hold all: the longer one has it.
+    matches = run["matches"].assign(recall=1.0, document_id="d")
+    page = opened(write_viewer(run | {"matches": matches}, tmp_path / "viewer.html"))
+    assert page.text_content("#evidence h2") == "Passage 2 of 2"
+    assert page.locator("#evidence .comparison").count() == 1
+    page.keyboard.press("p")
+    assert page.locator("#evidence .comparison").count() == 0
+    page.get_by_role("button", name="passage 2", exact=True).click()
+    assert page.text_content("#evidence h2") == "Passage 2 of 2"
+
+
 def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -> None:
     page = opened(viewer)
     choose(page, "g6")
@@ -424,7 +440,10 @@ def test_every_control_is_reached_by_tab_and_seen_when_it_is(opened: Any, viewer
             page.evaluate("document.activeElement.id || document.activeElement.textContent")
         )
         outlines.append(
-            page.evaluate("parseFloat(getComputedStyle(document.activeElement).outlineWidth)")
+            page.evaluate(
+                "(({outlineStyle, outlineWidth}) => outlineStyle === 'none' ? 0 :"
+                " parseFloat(outlineWidth))(getComputedStyle(document.activeElement))"
+            )
         )
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement === document.body"):

@@ -346,13 +346,18 @@ def _compared(
     found: _Found, excerpts: Excerpts, limits: Limits, left_out: Counter[str]
 ) -> dict[tuple[int, int, int], list[list[Any]]]:
     """The completion side by side with the documents that hold most of it, each of them once."""
+    length = {span.span: span.stop - span.start for span in found.spans}
+
+    def rank(match: Any) -> tuple[float, int]:
+        return match.recall, length[match.span]  # of equals, where a reader looks first
+
     best: dict[tuple[int, int], Any] = {}
     for match in found.matches:
         place = match.shard, match.document
-        if match.recall > 0 and (place not in best or match.recall > best[place].recall):
+        if match.recall > 0 and (place not in best or rank(match) > rank(best[place])):
             best[place] = match
     compared: dict[tuple[int, int, int], list[list[Any]]] = {}
-    for match in sorted(best.values(), key=lambda match: -match.recall):
+    for match in sorted(best.values(), key=rank, reverse=True):
         text = found.generation.text
         if (
             len(compared) == limits.comparisons

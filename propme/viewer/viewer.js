@@ -474,12 +474,26 @@
       namedOnly(documents.filter((each) => !("match" in each))),
     ];
     evidence.replaceChildren(...parts.filter(Boolean));
+    if (!documents.some((each) => each.compared)) evidence.append(...comparedElsewhere());
     const missing = span.fetched - documents.length;
     if (missing) {
       const what = `${plural(missing, "document")} retrieved, left out of this file for its size.`;
       evidence.append(element("p", { class: "note" }, what));
     }
     evidence.scrollTop = 0;
+  }
+
+  /** The way to the comparisons, where they are with documents of another passage. */
+  function comparedElsewhere() {
+    const spans = new Set(shown.documents.filter((each) => each.compared).map((each) => each.span));
+    const links = shown.spans.flatMap((span, at) => {
+      if (!spans.has(span.span)) return [];
+      const button = element("button", { type: "button" }, `passage ${at + 1}`);
+      button.addEventListener("click", () => choosePassage(at));
+      return [" ", button];
+    });
+    const note = "The completion is set side by side with documents of";
+    return links.length ? [element("p", { class: "note" }, note, ...links)] : [];
   }
 
   const nameOf = ({ document_id, shard, document: place }) =>
