@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from found import NOTHING as NOTHING_FOUND
+from viewed import unpacked
 
 from propme import personal_data, tables
 from propme.errors import TableError
@@ -513,6 +514,7 @@ def executed(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+MAIL = f"{HOSTILE} anna@example.dk"
 VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
 
 
@@ -531,7 +533,7 @@ def make_run(folder: Path) -> Path:
         ),
         "generations": tables.to_frame(
             "generations",
-            [Generation("g1", "p1", "greedy", 0, 1, HOSTILE, (1,), "stop", 0.0, 1.0, 9)],
+            [Generation("g1", "p1", "greedy", 0, 1, MAIL, (1,), "stop", 0.0, 1.0, 9)],
         ),
         "traces": tables.to_frame("traces", [TraceSummary("g1", **NOTHING_FOUND)]),
         "spans": tables.to_frame(
@@ -661,6 +663,19 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     ):
         assert expected in text
     assert "0123456789abcdef0" not in text
+
+
+def test_the_viewer_leads_back_and_masks_unless_asked_for(run: Path, tmp_path: Path) -> None:
+    viewer = run / "report" / "viewer.html"
+    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
+    assert unpacked(viewer)["texts-0"][0]["text"] == f"{HOSTILE} [e-mail]"
+    folder = make_run(tmp_path / "run")
+    record = json.loads((folder / "run.json").read_text())
+    record["parameters"]["show_personal_data"] = True
+    (folder / "run.json").write_text(json.dumps(record))
+    write_report(folder, [])
+    plain = unpacked(folder / "report" / "viewer.html")["texts-0"][0]["text"]
+    assert plain == f"{HOSTILE} anna@example.dk"
 
 
 def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:

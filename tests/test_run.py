@@ -57,6 +57,7 @@ def test_a_run_has_its_layout_and_says_where_the_report_is(finished):
         assert (folder / "report" / f"{stage}.html").is_file()
     assert {p.stem for p in (folder / "tables").glob("*.parquet")} == set(tables.TABLES)
     assert (folder / "figures" / "propensity_scores.png").is_file()
+    assert (folder / "report" / "viewer.html").is_file()
     assert done.stdout.splitlines()[-1] == f"The report is {folder / 'report' / 'index.html'}"
 
 

@@ -31,11 +31,11 @@ NAMES = ("prompts", "generations", "traces", "spans", "matches")
 _PER_MATCH = ("document_id", "source", "licence", "tier", "recall", "shard", "document", "offset")
 _PER_TRACE = (
     *("n_tokens", "n_spans", "n_kept", "longest_segment", "recall_max"),
-    *("n_whole", "n_whole_documents", "whole_exact", "degenerate", "error"),
+    *("n_whole", "n_whole_documents", "whole_exact", "degenerate"),
 )
 _PER_GENERATION = (
     *("prompt_id", "sample", "seed", "finish_reason", "temperature", "top_p", "max_new_tokens"),
-    *("model", "note"),
+    "model",
 )
 _PER_PROMPT = ("kind", "category", "language", "document_id", "source", "licence", "chat")
 
@@ -252,20 +252,19 @@ def _details(
     order = sorted(
         range(len(found)), key=lambda n: (found[n].tier, -found[n].trace.longest_segment, n)
     )
-    details: list[dict[str, Any]] = [{}] * len(found)
+    details = [_facts(one, excerpts, limits, run) for one in found]
     size = 0
     for n in order:
-        details[n] = _facts(found[n], excerpts, limits, run)
-        documents, left_out = _documents(found[n], excerpts, limits, run)
-        grown = size + len(zlib.compress(json.dumps(documents).encode()))
-        if grown <= limits.size:
-            size = grown
-            run.left_out += left_out
-        else:
-            documents = []
-            run.left_out["documents"] += len(found[n].matches)
-            run.left_out["completions without documents"] += bool(found[n].matches)
+        documents: list[dict[str, Any]] = []
+        left_out = Counter[str]()
+        if size <= limits.size:
+            documents, left_out = _documents(found[n], excerpts, limits, run)
+            size += len(zlib.compress(json.dumps(documents).encode())) * bool(documents)
+        if size > limits.size:  # neither for this one nor for any after it
+            documents, left_out = [], Counter({"documents": len(found[n].matches)})
+            left_out["completions without documents"] = int(bool(found[n].matches))
         details[n]["documents"] = documents
+        run.left_out += left_out
     return details
 
 
@@ -273,16 +272,18 @@ def _facts(found: _Found, excerpts: Excerpts, limits: Limits, run: _Run) -> dict
     """All of a completion but its texts and its documents."""
     generation, prompt, trace = found.generation, found.prompt, found.trace
     whole = excerpts.whole(generation.text)
-    target = excerpts.whole(prompt.target).text
+    target, note, error = (
+        excerpts.whole(text).text for text in (prompt.target, generation.note, trace.error)
+    )
     listed = [span for span in found.spans if not span.dropped or found.documents[span.span]]
     dropped = [span for span in found.spans if span.dropped and not found.documents[span.span]]
     return {
         "generation": _values(generation, _PER_GENERATION)
-        | {"cut": max(0, len(whole.text) - limits.text)},
+        | {"note": note, "cut": max(0, len(whole.text) - limits.text)},
         "prompt": _values(prompt, _PER_PROMPT)
-        | {"copies": None if pd.isna(prompt.copies) else prompt.copies}
+        | {"copies": None if pd.isna(prompt.copies) else int(prompt.copies)}
         | {"target": target[: limits.text]},
-        "trace": _values(trace, _PER_TRACE),
+        "trace": _values(trace, _PER_TRACE) | {"error": error},
         "spans": [
             {
                 "span": span.span,
@@ -345,13 +346,18 @@ def _compared(
     found: _Found, excerpts: Excerpts, limits: Limits, left_out: Counter[str]
 ) -> dict[tuple[int, int, int], list[list[Any]]]:
     """The completion side by side with the documents that hold most of it, each of them once."""
+    length = {span.span: span.stop - span.start for span in found.spans}
+
+    def rank(match: Any) -> tuple[float, int]:
+        return match.recall, length[match.span]  # of equals, where a reader looks first
+
     best: dict[tuple[int, int], Any] = {}
     for match in found.matches:
         place = match.shard, match.document
-        if match.recall > 0 and (place not in best or match.recall > best[place].recall):
+        if match.recall > 0 and (place not in best or rank(match) > rank(best[place])):
             best[place] = match
     compared: dict[tuple[int, int, int], list[list[Any]]] = {}
-    for match in sorted(best.values(), key=lambda match: -match.recall):
+    for match in sorted(best.values(), key=rank, reverse=True):
         text = found.generation.text
         if (
             len(compared) == limits.comparisons

@@ -105,8 +105,8 @@ def _policy(script: str, style: str) -> str:
 
     return (
         f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)};"
-        " base-uri 'none'; form-action 'none'; require-trusted-types-for 'script';"
-        " trusted-types 'none'"
+        " base-uri 'none'; form-action 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
@@ -122,8 +122,8 @@ def _notes(shown: Contents, limits: Limits) -> list[str]:
     if left_out["documents"]:
         notes.append(
             f"So that the file stays small, the {left_out['documents']:,} documents of"
-            f" {left_out['completions without documents']:,} completions, those with the shortest"
-            " passages, are not here at all."
+            f" {left_out['completions without documents']:,} completions, those of which least"
+            " leaked, are not here at all."
         )
     if left_out["comparisons"]:
         notes.append(
@@ -147,7 +147,8 @@ def _packed(shown: Contents) -> Iterator[tuple[str, str]]:
         written = [_as_json(row) for row in rows]
         starts[name] = _starts([len(row) for row in written])
         stops = [*starts[name][1:], len(rows)]
-        for number, (start, stop) in enumerate(zip(starts[name], stops, strict=True)):
+        # With no row at all there is no piece.
+        for number, (start, stop) in enumerate(zip(starts[name], stops, strict=False)):
             yield f"{name}-{number}", _pack(f"[{','.join(written[start:stop])}]")
     yield "index", _pack(_as_json(shown.index | {"starts": starts}))
 

@@ -346,7 +346,10 @@
           span.dropped ? `, left out: ${span.dropped}` : "",
           element("span", { class: "begin", dir: "auto" }, begin(span)),
         );
-        button.addEventListener("click", () => choosePassage(at));
+        button.addEventListener("click", () => {
+          choosePassage(at);
+          scrollTo("evidence");
+        });
         return element("li", {}, button);
       }),
     );
@@ -431,6 +434,11 @@
     }
   }
 
+  /** Where everything is in one column, what a click asked for is further down. */
+  function scrollTo(id) {
+    if (matchMedia("(max-width: 46rem)").matches) byId(id).scrollIntoView();
+  }
+
   /** A click on a mark: the strongest passage there, and with every further click the next. */
   function clickText(event) {
     const mark = event.target.closest("mark");
@@ -438,6 +446,7 @@
     const passages = passagesOf(mark).sort((a, b) => strength(shown.spans[a], shown.spans[b]));
     if (!passages.length) return;
     choosePassage(passages[(passages.indexOf(shown.passage) + 1) % passages.length]);
+    scrollTo("evidence");
   }
 
   // --- documents ----------------------------------------------------------------------------------
@@ -465,12 +474,26 @@
       namedOnly(documents.filter((each) => !("match" in each))),
     ];
     evidence.replaceChildren(...parts.filter(Boolean));
+    if (!documents.some((each) => each.compared)) evidence.append(...comparedElsewhere());
     const missing = span.fetched - documents.length;
     if (missing) {
       const what = `${plural(missing, "document")} retrieved, left out of this file for its size.`;
       evidence.append(element("p", { class: "note" }, what));
     }
     evidence.scrollTop = 0;
+  }
+
+  /** The way to the comparisons, where they are with documents of another passage. */
+  function comparedElsewhere() {
+    const spans = new Set(shown.documents.filter((each) => each.compared).map((each) => each.span));
+    const links = shown.spans.flatMap((span, at) => {
+      if (!spans.has(span.span)) return [];
+      const button = element("button", { type: "button" }, `passage ${at + 1}`);
+      button.addEventListener("click", () => choosePassage(at));
+      return [" ", button];
+    });
+    const note = "The completion is set side by side with documents of";
+    return links.length ? [element("p", { class: "note" }, note, ...links)] : [];
   }
 
   const nameOf = ({ document_id, shard, document: place }) =>
@@ -627,8 +650,7 @@
       const row = event.target.closest("[data-place]");
       if (!row) return;
       choose(Number(row.dataset.place));
-      // Where everything is in one column, what was asked for is below.
-      if (matchMedia("(max-width: 46rem)").matches) byId("completion").scrollIntoView();
+      scrollTo("completion");
     });
     byId("completion").addEventListener("click", clickText);
     document.addEventListener("keydown", onKey);
