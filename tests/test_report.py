@@ -745,6 +745,18 @@ def test_without_a_control_the_answer_says_so() -> None:
     assert "no control was traced, so what chance reaches is not known" in sentence
 
 
+def test_a_control_that_retrieves_nothing_is_a_control() -> None:
+    table = metrics(PREFIX, HUMAN | NOTHING)
+    (sentence,) = answers(table, propensity({}))
+    assert "leaks: prefix 0.300 [0.200, 0.450] (NVR; controls reach NVR 0.000)" in sentence
+    told = " ".join(findings(table, propensity(), copies()))
+    assert told == ""
+    (told,) = [line for line in findings(table, propensity({}), copies()) if "people wrote" in line]
+    assert told.endswith(
+        "retrieve no document, so that their NVR is not defined: the floor is nothing."
+    )
+
+
 def test_nothing_measured_has_no_answer() -> None:
     assert answers(metrics(), propensity()) == []
 
