@@ -154,6 +154,7 @@ class Client:
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix="asking")
         self._lock = threading.Lock()
         self._under_way: dict[bytes, Future[dict[str, Any]]] = {}
+        self._stopped = threading.Event()
         self.n_requests = 0
 
     def ask(self, question: Question) -> dict[str, Any]:
@@ -172,8 +173,16 @@ class Client:
         NotAnsweredYetError
             Only kept answers may be given, and this one is not.
         """
-        waiting = [self._answer_or_future(question) for question in questions]
-        return [each.result() if isinstance(each, Future) else each for each in waiting]
+        try:
+            waiting = [self._answer_or_future(question) for question in questions]
+            return [each.result() if isinstance(each, Future) else each for each in waiting]
+        except RefusedError:
+            raise
+        except (ServerError, KeyboardInterrupt):
+            # Whoever else waits to ask again need not; what is asked later may.
+            self._stopped.set()
+            self._stopped = threading.Event()
+            raise
 
     def _answer_or_future(self, question: Question) -> dict[str, Any] | Future[dict[str, Any]]:
         whole = {"index": self._index, **question}
@@ -205,22 +214,24 @@ class Client:
 
     def _patiently(self, question: Question) -> dict[str, Any]:
         deadline = time.monotonic() + self._settings.patience
-        pause, refused = _FIRST_WAIT, 0
+        stopped, pause, refused, last = self._stopped, _FIRST_WAIT, 0, "it is left alone"
+        wait = 0.0
         while True:
-            time.sleep(self._answers.turn(self._url, self._settings.rate))
+            wait = max(wait, self._answers.turn(self._url, self._settings.rate))
+            if time.monotonic() + wait > deadline or stopped.wait(wait):
+                raise ServerError(self._told(last))
             try:
                 return self._request(question)
             except _PassingError as error:
                 refused += error.refused
+                last = str(error)
                 if refused == _TRIES_OF_REFUSED:
-                    raise RefusedError(self._told(str(error))) from None
+                    raise RefusedError(self._told(last)) from None
+                if error.after:
+                    last += f", and asks for {error.after:.0f} s of rest"
+                    self._answers.hold(self._url, error.after)
                 # Not all at the same time, but never before the server wants it.
                 wait = max(error.after, min(pause, _LONGEST_WAIT) * random.uniform(0.5, 1))
-                if time.monotonic() + wait > deadline:
-                    raise ServerError(self._told(str(error))) from None
-                if error.after:
-                    self._answers.hold(self._url, error.after)
-                time.sleep(wait)
                 pause *= 2
 
     def _request(self, question: Question) -> dict[str, Any]:
@@ -295,8 +306,11 @@ def _checked(query_type: str, answer: dict[str, Any]) -> dict[str, Any]:
     except KeyError as error:
         raise _PassingError(f"its answer to {query_type} lacks {error}") from None
     if query_type == "find":
-        segments = kept["segment_by_shard"]
-        if sum(high - low for low, high in segments) != kept["cnt"]:
+        try:
+            count = sum(high - low for low, high in kept["segment_by_shard"])
+        except (TypeError, ValueError):
+            count = None
+        if count is None or count != kept["cnt"]:
             raise _PassingError("its answer to find contradicts itself")
     for name in ("token_ids", "blocked"):
         if query_type.startswith("get_doc") and name in answer:
