@@ -8,6 +8,7 @@ status 200; of documents the text comes, and ``token_ids`` are those of the ques
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ FIELDS: dict[str, set[str]] = {
 
 @dataclass
 class Reply:
-    """What is sent: bytes as they are, anything else as JSON. ``None``: the connection is cut."""
+    """What is sent: bytes as they are, anything else as JSON."""
 
     status: int = 200
     content: Any = None
@@ -52,10 +53,13 @@ class InfiniGramServer(ThreadingHTTPServer):
     Attributes
     ----------
     fault : Fault
-    hang_up : callable
-        Questions, by number, of which the connection is cut without an answer.
+        May also raise a `ConnectionError`: the connection is cut without an answer.
+    blocked : set of (int, int)
+        Documents that are not shown, by shard and number in the index.
     asked : list of dict
-        All questions.
+        All questions, in order.
+    keys : set of str
+        Values of the header ``Authorization`` that came.
     """
 
     daemon_threads = True
@@ -71,8 +75,12 @@ class InfiniGramServer(ThreadingHTTPServer):
         manifest = read_manifest(folder)
         self.tokenizer = read_tokenizer(folder, manifest)
         self.separator = layout.separator(manifest["token_type"])
+        # The engine crashes on a path with "table" in it, as that of many a test.
+        self.folder = tempfile.TemporaryDirectory(prefix="served-")
+        shards = Path(self.folder.name) / "shards"
+        shards.symlink_to(folder / layout.SHARDS)
         self.engine = InfiniGramEngine(
-            index_dir=[str(folder / layout.SHARDS)],
+            index_dir=[str(shards)],
             eos_token_id=0,
             vocab_size=self.separator,
             version=4,
@@ -199,3 +207,4 @@ def infinigram_server(folder: Path, **limits: Any) -> Iterator[InfiniGramServer]
         server.shutdown()
         thread.join()
         server.server_close()
+        server.folder.cleanup()
