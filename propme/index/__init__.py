@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from propme.errors import BrokenIndexError, ParameterError
+from propme.errors import BrokenIndexError, ParameterError, ServerError
 from propme.index import layout
 from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
@@ -26,10 +26,12 @@ __all__ = [
     "Tokenizer",
     "UnverifiedIndexWarning",
     "build_index",
+    "describe_remote",
     "is_remote",
     "open_index",
     "read_manifest",
     "require_engine",
+    "size_of",
     "verify_index",
 ]
 
@@ -104,6 +106,43 @@ def _open_remote(
     _require_token_type(token_type)
     loaded = Tokenizer.load(tokenizer)
     return RemoteIndex(paths[0], loaded, token_type, settings or RemoteSettings())
+
+
+def describe_remote(address: str, tokenizer: str, answers: Path) -> dict[str, str]:
+    """What a run records of an index behind a server.
+
+    Parameters
+    ----------
+    address, tokenizer : str
+        As for `open_index`.
+    answers : Path
+        File in which the run keeps answers.
+
+    Returns
+    -------
+    dict of str
+        ``path``, ``sha256`` (of the address, the sizes that the server tells and the tokenizer),
+        ``tokenizer`` and ``answers``.
+    """
+    from propme.index.remote import RemoteIndex
+
+    index = open_index(address, tokenizer=tokenizer, remote=RemoteSettings(str(answers)))
+    identity = index.identity if isinstance(index, RemoteIndex) else ""
+    return {
+        "path": address,
+        "sha256": identity,
+        "tokenizer": tokenizer,
+        "answers": str(answers),
+    }
+
+
+def size_of(index: Index) -> dict[str, int | str]:
+    """Documents and tokens; a server may not tell the documents."""
+    try:
+        documents: int | str = index.n_documents
+    except ServerError:
+        documents = "not told"
+    return {"documents": documents, "tokens": index.n_tokens}
 
 
 def _require_token_type(token_type: str) -> None:

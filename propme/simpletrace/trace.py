@@ -62,7 +62,7 @@ class Tracer:
     """Traces generations in one index with one choice of settings."""
 
     def __init__(self, index: Index, settings: TraceSettings | None = None) -> None:
-        self._index = index
+        self.index = self._index = index
         self.settings = settings or TraceSettings()
         self._unigrams = rarity.UnigramModel(index)
         self._most_counted = min(documents.COUNTED_OCCURRENCES, index.most_read or sys.maxsize)
