@@ -27,6 +27,7 @@ REGIONS = ("DK", "GB", "US")
 
 # Every pattern below takes a bounded number of signs from where it starts, so that a search takes
 # time linear in the text, whatever stands in it.
+_ANY = re.compile(r"[\d@]")  # every kind has one of these
 _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+@(?:[^\W_][\w-]{0,62}+\.){1,8}[^\W\d_]{2,63}+")
 _IBAN_START = re.compile(r"(?<![^\W_])[A-Z]{2}[0-9]{2}(?=[ \u00a0-]?[A-Z0-9])", re.IGNORECASE)
 _IBAN_REST = re.compile(r"(?:[ \u00a0-]?[A-Z0-9]){11,30}", re.IGNORECASE)
@@ -146,11 +147,60 @@ def find_personal_data(text: str, regions: Sequence[str] = REGIONS) -> tuple[Fou
     what is written in words, obfuscated (``name at example.org``) or cut by the end of the text.
     """
     _check(regions)
+    if not _ANY.search(text):  # as in most prose, and many times as fast
+        return ()
     found = [place for detector in _detectors(regions) for place in detector(text)]
     return tuple(_merged(found))
 
 
-def mask(text: str, regions: Sequence[str] = REGIONS) -> str:
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A text whose personal data is replaced by its kind in brackets, and where the rest stands.
+
+    ``places`` are those of the text as it was, in order, without overlap.
+    """
+
+    text: str
+    places: tuple[Found, ...] = ()
+
+    def start(self, offset: int) -> int:
+        """Where a passage starts that started at ``offset``; all of a replacement belongs to it."""
+        return self._at(offset, inside=0)
+
+    def stop(self, offset: int) -> int:
+        """Where a passage stops that stopped at ``offset``; all of a replacement belongs to it."""
+        return self._at(offset, inside=1)
+
+    def _at(self, offset: int, inside: int) -> int:
+        moved = 0
+        for place in self.places:
+            if offset <= place.start:
+                break
+            length = len(_label(place))
+            if offset < place.stop:
+                return place.start + moved + inside * length
+            moved += length - (place.stop - place.start)
+        return offset + moved
+
+    def _before(self, found: Found) -> Found:
+        """What was found in this text, as a place of the text as it was."""
+        start, stop, moved = found.start, found.stop, 0
+        for place in self.places:
+            first = place.start + moved
+            last = first + len(_label(place))
+            moved += last - first - (place.stop - place.start)
+            if last <= found.start:
+                start = found.start - moved
+            elif first <= found.start:
+                start = place.start
+            if last <= found.stop:
+                stop = found.stop - moved
+            elif first < found.stop:
+                stop = place.stop
+        return Found(found.kind, start, stop)
+
+
+def masked(text: str, regions: Sequence[str] = REGIONS) -> Masked:
     """The text with each piece of personal data replaced by its kind in brackets.
 
     The replacement says nothing of length or signs of what stood there. Masking twice is masking
@@ -161,15 +211,26 @@ def mask(text: str, regions: Sequence[str] = REGIONS) -> str:
     ParameterError
         As `find_personal_data`.
     """
+    done = Masked(text)
     # What stood next to masked data can be found only now; each round takes digits or an @ away
     # and adds none, so that this ends.
-    while found := find_personal_data(text, regions):
+    while found := find_personal_data(done.text, regions):
+        places = _merged([*done.places, *map(done._before, found)])
         pieces, start = [], 0
-        for place in found:
-            pieces += [text[start : place.start], f"[{place.kind}]"]
+        for place in places:
+            pieces += [text[start : place.start], _label(place)]
             start = place.stop
-        text = "".join([*pieces, text[start:]])
-    return text
+        done = Masked("".join([*pieces, text[start:]]), tuple(places))
+    return done
+
+
+def mask(text: str, regions: Sequence[str] = REGIONS) -> str:
+    """The text alone of `masked`."""
+    return masked(text, regions).text
+
+
+def _label(place: Found) -> str:
+    return f"[{place.kind}]"
 
 
 def note(masked: bool = True) -> str:

@@ -15,6 +15,7 @@ from propme import personal_data, tables
 from propme.errors import InputError
 from propme.figures import short
 from propme.records import in_order
+from propme.viewer import write_viewer
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -271,7 +272,7 @@ def excerpt(
 
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:
-    """Render the executed notebooks and the front page into ``run/report``.
+    """Render the executed notebooks, the span viewer and the front page into ``run/report``.
 
     Everything shown is escaped, and the pages load nothing from anywhere.
 
@@ -289,6 +290,9 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     metrics, propensity, copies = (
         tables.read(name, run / "tables") for name in ("metrics", "propensity", "copies")
     )
+    record = _record(run)
+    mask = not record["parameters"].get("show_personal_data", False)
+    write_viewer(run / "tables", report / "viewer.html", mask, front_page="index.html")
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -304,7 +308,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
             if (run / "figures" / f"{name}.png").is_file()
         ],
         stages=stages,
-        record=_record(run),
+        record=record,
     )
     index = report / "index.html"
     index.write_text(page, encoding="utf-8")

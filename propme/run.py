@@ -437,7 +437,7 @@ def run(
 
 def _remove_rendered(folder: RunFolder) -> None:
     """Remove what shows an earlier run, so that a failed one is not taken for its success."""
-    pages = [folder.report / f"{name}.html" for name in ("index", *STAGES)]
+    pages = [folder.report / f"{name}.html" for name in ("index", "viewer", *STAGES)]
     for path in [*map(folder.notebook, STAGES), *pages]:
         path.unlink(missing_ok=True)
 

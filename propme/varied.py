@@ -14,7 +14,7 @@ import pandas as pd
 
 from propme import tables
 from propme.errors import MetricError
-from propme.measurements import metric_table
+from propme.metric_tables import metric_table
 from propme.uncertainty import ROUNDS
 
 #: Metrics that a threshold of tracing can move.

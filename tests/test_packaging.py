@@ -17,7 +17,12 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ON_CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base", "ray": "ray-core"}
+ON_CONDA = {
+    "torch": "pytorch",
+    "matplotlib": "matplotlib-base",
+    "ray": "ray-core",
+    "playwright": "playwright-python",
+}
 
 
 def requirements():
@@ -112,12 +117,15 @@ LAYERS = (
     ("prompts",),
     ("generation",),
     ("near_verbatim",),
+    ("viewer",),
     ("simpletrace",),
     ("tracing",),
     ("propensity", "uncertainty"),
     ("comparison", "power", "discoverable"),
     ("metrics", "filters"),
     ("measurements",),
+    ("groups",),
+    ("metric_tables",),
     ("strength", "varied"),
     ("analysis",),
     ("figures",),

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from propme import personal_data
 from propme.errors import ParameterError
-from propme.personal_data import Found, available, find_personal_data, mask, note
+from propme.personal_data import (
+    Found,
+    available,
+    find_personal_data,
+    mask,
+    masked,
+    note,
+)
 
 # Check digits, worked by hand:
 # CPR 211062-5629: 4*2+3*1+2*1+7*0+6*6+5*2+4*5+3*6+2*2+1*9 = 110 = 10*11.
@@ -160,3 +167,35 @@ def test_an_unknown_region_is_refused() -> None:
 def test_an_impossible_place_cannot_be_made(given: tuple[str, int, int]) -> None:
     with pytest.raises(ParameterError):
         Found(*given)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*(t for _, t in ALL), "x", "1.2", "(", " ", "😀"]), max_size=8))
+def test_a_place_outside_of_personal_data_is_found_again_in_the_masked_text(
+    pieces: list[str],
+) -> None:
+    text = "".join(pieces)
+    done = masked(text)
+    assert done.text == mask(text)
+    hidden = {n for place in done.places for n in range(place.start, place.stop)}
+    for n, sign in enumerate(text):
+        start, stop = done.start(n), done.stop(n + 1)
+        if n in hidden:
+            assert done.text[start:stop] in {f"[{place.kind}]" for place in done.places}
+        else:
+            assert done.text[start:stop] == sign
+    assert (done.start(0), done.stop(len(text))) == (0, len(done.text))
+
+
+def test_a_passage_that_ends_within_personal_data_holds_all_of_its_replacement() -> None:
+    done = masked("to anna@example.dk 10 times")
+    assert done.text == "to [e-mail] 10 times"
+    assert done.text[done.start(0) : done.stop(7)] == "to [e-mail]"  # "to anna"
+    assert done.text[done.start(5) : done.stop(21)] == "[e-mail] 10"  # "na@example.dk 10"
+    assert done.text[done.start(3) : done.stop(3)] == ""  # before it
+
+
+@given(st.text().filter(lambda text: not any(s.isdecimal() or s == "@" for s in text)))
+def test_without_a_digit_or_an_at_sign_there_is_none_to_find(text: str) -> None:
+    regions = personal_data.REGIONS
+    assert not [f for detector in personal_data._detectors(regions) for f in detector(text)]

@@ -1,7 +1,6 @@
 """All four notebooks on a tiny setting, as a user runs them, and what a run leaves behind."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,45 +9,13 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import needs_engine
-from tiny import tiny_demo
+from tiny import propme, tiny_demo, tiny_parameters
 
 from propme import records, tables
 from propme import run as runs
 from propme.errors import InputError, ParameterError, PropMeError, RunError
 
 ROOT = Path(__file__).parent.parent
-
-
-def tiny_parameters(output, cache):
-    demo = tiny_demo()
-    return {
-        "output": str(output),
-        "cache": str(cache),
-        "corpus": str(demo.corpus),
-        "heldout": str(demo.heldout),
-        "human": str(demo.human),
-        "model": str(demo.model),
-        "n_prompts": 3,
-        "n_prefix": 2,
-        "strata": [1, 32],
-        "n_mismatched": 2,
-        "n_human": 4,
-        "n_prompt_free": 3,
-        "samples": 2,
-        "max_new_tokens": 20,
-        "bootstrap_rounds": 200,
-    }
-
-
-def propme(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "propme.cli", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

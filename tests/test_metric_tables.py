@@ -12,13 +12,11 @@ from found import FOUND, FULL, as_tables, frame_of, one, row_of, rows_of, ten
 
 from propme import tables
 from propme.errors import MetricError
-from propme.measurements import (
-    SUBSETS,
+from propme.measurements import SUBSETS, filter_table, measured_generations
+from propme.metric_tables import (
     breakdown_table,
     copies_table,
-    filter_table,
     in_buckets,
-    measured_generations,
     metric_table,
     propensity_table,
     span_length_table,
