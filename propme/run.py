@@ -244,7 +244,9 @@ def prepare_inputs(
     tokenizer : str
         Tokenizer of the index: a folder, file or hub name. Empty: the model's.
     index : str
-        Folder of a ready index of this corpus. Empty: built once, and found again by content.
+        Folder of a ready index of this corpus, or the address of one behind a server (see
+        `propme.index.open_index`), for which ``corpus`` may be empty. Empty: built once, and found
+        again by content.
     text_field, id_field : str
         Keys of text and id in the corpus.
     cache : str
@@ -255,7 +257,7 @@ def prepare_inputs(
     DataFrame
         ``path`` and ``sha256`` of each input, by name.
     """
-    from propme.index import open_index
+    from propme.index import describe_remote, is_remote, open_index
 
     given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
     paths = _input_paths(given, resolve(cache))
@@ -265,6 +267,12 @@ def prepare_inputs(
             " index must be named: parameter tokenizer, or index for a ready one"
         )
     hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
+    inputs = {name: {"path": path, "sha256": hashes[name]} for name, path in paths.items()}
+    if is_remote(index):
+        answers = resolve(cache) / "answers.sqlite"
+        inputs["index"] = describe_remote(index, existing(tokenizer), answers)
+        run.update_record(inputs=inputs)
+        return pd.DataFrame.from_dict(inputs, orient="index")[["path", "sha256"]]
     if index:
         folder = resolve(index)
         _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
@@ -275,7 +283,6 @@ def prepare_inputs(
             Path(paths["corpus"]), hashes["corpus"], source, fields, resolve(cache)
         )
     open_index(folder)
-    inputs = {name: {"path": path, "sha256": hashes[name]} for name, path in paths.items()}
     inputs["index"] = {"path": str(folder), "sha256": sha256_of(folder / "manifest.json")}
     run.update_record(inputs=inputs)
     return pd.DataFrame.from_dict(inputs, orient="index")
@@ -357,6 +364,9 @@ _LEAST = {
     "bootstrap_rounds": 1,
     "workers": 1,
     "n_varied": 0,
+    "request_rate": 0,
+    "requests_at_once": 1,
+    "most_read": 1,
     "seed": 0,
 }
 

@@ -138,9 +138,7 @@ def test_any_other_retry_after_asks_for_nothing(header):
 
 
 def test_an_unknown_index_is_told_at_once(served, tmp_path):
-    asking = Client(
-        served.address + "_other", RemoteSettings(str(tmp_path / "answers"), rate=0)
-    )
+    asking = Client(served.address + "_other", RemoteSettings(str(tmp_path / "answers"), rate=0))
     with pytest.raises(ServerError, match=r"Invalid index.*'v4_test_other' the name"):
         asking.ask(AGE)
     assert len(served.asked) == 1

@@ -60,8 +60,8 @@ def open_index(
         ``infini-gram``: the same answers from infini-gram's own engine.
     tokenizer, token_type : str
         Of a ready-made index (infini-gram's version 4) that has no manifest of PropMe: its
-        tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``. And of
-        one behind a server.
+        tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``. So
+        too of one behind a server.
     remote : RemoteSettings, optional
         How a server is asked.
 
@@ -105,7 +105,7 @@ def _open_remote(
         raise ParameterError(f"{paths[0]}: name the tokenizer of this index (parameter tokenizer)")
     _require_token_type(token_type)
     loaded = Tokenizer.load(tokenizer)
-    return RemoteIndex(paths[0], loaded, token_type, settings or RemoteSettings())
+    return RemoteIndex(paths[0], loaded, token_type, settings)
 
 
 def describe_remote(address: str, tokenizer: str, answers: Path) -> dict[str, str]:

@@ -70,8 +70,8 @@ class RemoteIndex:
         That of the index.
     token_type : str
         ``u8``, ``u16`` or ``u32``: decides the separator and the width of a byte position.
-    settings : RemoteSettings
-    limits : Limits
+    settings : RemoteSettings, optional
+    limits : Limits, optional
 
     Notes
     -----
@@ -88,15 +88,15 @@ class RemoteIndex:
         address: str,
         tokenizer: Tokenizer,
         token_type: str = "u16",
-        settings: RemoteSettings = RemoteSettings(),
-        limits: Limits = Limits(),
+        settings: RemoteSettings | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self.tokenizer, self.address, self.limits = tokenizer, address, limits
-        self._opened_with = (address, tokenizer, token_type, settings, limits)
+        self.tokenizer, self.address, self.limits = tokenizer, address, limits or Limits()
+        self._settings = settings or RemoteSettings()
+        self._opened_with = (address, tokenizer, token_type, self._settings, self.limits)
         self._separator = layout.separator(token_type)
         self._width = layout.TOKEN_TYPES[token_type].itemsize
-        self._settings = settings
-        self._client = Client(address, settings)
+        self._client = Client(address, self._settings)
         self._memory = _Memory()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -249,7 +249,9 @@ class RemoteIndex:
             for n, pointers in enumerate(self._pointers(piece)):
                 whole[n] &= np.isin(first[n] + start * self._width, pointers)
         ranges = []
-        for shard, ((low, _), at) in enumerate(zip(segments, map(np.flatnonzero, whole), strict=True)):
+        for shard, ((low, _), at) in enumerate(
+            zip(segments, map(np.flatnonzero, whole), strict=True)
+        ):
             if at.size:  # one behind the other, for ranks are in the order of what follows
                 ranges.append((shard, low + int(at[0]), low + int(at[-1]) + 1))
         return Occurrences(tuple(ranges))
@@ -263,17 +265,16 @@ class RemoteIndex:
             There are more than the server tells.
         """
         n = self.count(ids)
-        answer = (
-            self._client.ask({"query_type": "find_cnf", "query_ids": [[list(map(int, ids))]]})
-            if n <= self.limits.pointers
-            else {"approx": True}
-        )
-        if answer["approx"] or sum(map(len, answer["ptrs_by_shard"])) != n:
+        told: list[list[int]] = []
+        if n <= self.limits.pointers:
+            question = {"query_type": "find_cnf", "query_ids": [[list(map(int, ids))]]}
+            told = self._client.ask(question)["ptrs_by_shard"]
+        if sum(map(len, told)) != n:
             raise UnreadableError(
                 f"{self.address}: a passage stands {n} times in the corpus, too often for the"
                 " server to tell where"
             )
-        return [np.array(pointers, np.int64) for pointers in answer["ptrs_by_shard"]]
+        return [np.array(pointers, np.int64) for pointers in told]
 
     # --- documents --------------------------------------------------------------------------------
 
@@ -444,7 +445,9 @@ class RemoteIndex:
         except UnreadableError:
             return 0
         pairs = enumerate(zip(ids[at:], piece, strict=False))
-        return next((n for n, (own, other) in pairs if own != other), min(len(ids) - at, len(piece)))
+        return next(
+            (n for n, (own, other) in pairs if own != other), min(len(ids) - at, len(piece))
+        )
 
 
 #: What a thread remembers of each kind; of more, the older half is forgotten.

@@ -112,7 +112,7 @@ class Answers:
         return float(row[0]) if row else 0.0
 
     def _connection(self) -> sqlite3.Connection:
-        """This thread's own; a process that was forked off may not use its parent's."""
+        """The thread's own; a process that was forked off may not use its parent's."""
         if getattr(self._opened, "by", None) != os.getpid():
             connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
             # Readers and a writer do not wait for each other. What a crash of the machine loses of

@@ -77,9 +77,7 @@ class Shown:
     @property
     def shows_end(self) -> bool:
         """Whether the text ends where the document does."""
-        return (
-            self._after < self.asked - self.asked // 2 or self.answer["disp_len"] == self.length
-        )
+        return self._after < self.asked - self.asked // 2 or self.answer["disp_len"] == self.length
 
     @property
     def offset(self) -> int | None:
@@ -112,7 +110,7 @@ class Shown:
         wanted = list(sought[:n_sought])
         for shift in self._shifts(len(ids) - self.answer["disp_len"]):
             at = before + shift
-            if at >= 0 and ids[at : at + n_sought] == wanted or not wanted:
+            if not wanted or (at >= 0 and ids[at : at + n_sought] == wanted):
                 return ids, at
         raise UnreadableError(
             f"{self.where}: what the server shows of this document is not encoded as its index"
@@ -128,7 +126,9 @@ class Shown:
             return [0]
         if self.shows_end:
             return [longer]
-        return sorted(range(-_MOST_SHIFTED, _MOST_SHIFTED + 1), key=lambda shift: (abs(shift), shift))
+        return sorted(
+            range(-_MOST_SHIFTED, _MOST_SHIFTED + 1), key=lambda shift: (abs(shift), shift)
+        )
 
     def tokens(
         self, tokenizer: Tokenizer, sought: Sequence[int], start: int, stop: int

@@ -76,8 +76,8 @@ def find_text(
     text : str
         White space at its ends is left out. Empty text occurs nowhere.
     most : int, optional
-        Most occurrences that are looked at, of the anchor or of the text; default: `MOST_CANDIDATES`,
-        or as many as the index reads.
+        Most occurrences that are looked at, of the anchor or of the text; default:
+        `MOST_CANDIDATES`, or as many as the index reads.
     encoding : (ids, offsets), optional
         What ``index.tokenizer.encode_with_offsets`` makes of a text that has no white space at its
         ends, where that is known already.

@@ -14,7 +14,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class IndexAddress:
     engine: str = "mapped"
     tokenizer: str = ""
     token_type: str = "u16"
-    remote: RemoteSettings = RemoteSettings()
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
 
     @classmethod
     def recorded(
