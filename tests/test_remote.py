@@ -36,7 +36,22 @@ QUICK = {"rate": 0.0, "most_read": 10_000, "patience": 5.0}
 #: So small that passages are stitched, and few documents show an end.
 TIGHT = Limits(query=8, shown=56)
 
-WORDS = ["a", "ab", "abc", "cab", "bab", "al", "la", "ball", "lab.", "ab.", "ø", "åb", "“ba”", "b,\nba"]
+WORDS = [
+    "a",
+    "ab",
+    "abc",
+    "cab",
+    "bab",
+    "al",
+    "la",
+    "ball",
+    "lab.",
+    "ab.",
+    "ø",
+    "åb",
+    "“ba”",
+    "b,\nba",
+]
 
 
 def texts(rng, n, lengths):

@@ -55,7 +55,7 @@ def _hangs_up():
 
 
 def _is_slow():
-    time.sleep(0.5)
+    time.sleep(3)
 
 
 FAULTS = {
@@ -79,15 +79,18 @@ def test_a_fault_that_passes_changes_nothing(kind, text_index, served, tmp_path,
     served.fault = lambda _, number: (
         FAULTS[kind]() if number in range(3, 3 + 5 * n_faults, 5) else None
     )
-    settings = RemoteSettings(str(tmp_path / "a"), rate=0, most_read=1000, timeout=0.25)
+    settings = RemoteSettings(
+        str(tmp_path / "a"), rate=0, most_read=1000, timeout=0.7 if kind == "slow" else 60
+    )
     index = open_index(
         served.address, tokenizer=str(text_index / "tokenizer.json"), remote=settings
     )
     found = trace_all(made, index)
     for name, table in trace_all(made, open_index(text_index)).items():
         pd.testing.assert_frame_equal(found[name], table)
-    # Only what failed was asked twice.
-    assert len(served.asked) == len({str(each) for each in served.asked}) + n_faults
+    # Only what failed was asked twice; on a busy machine more may be slow.
+    n_repeated = len(served.asked) - len({str(each) for each in served.asked})
+    assert n_repeated == n_faults or (kind == "slow" and n_repeated > n_faults)
 
 
 @pytest.mark.parametrize("kind", ["dropped", "500", "HTML", "contradicts"])
