@@ -7,8 +7,10 @@ from helpers import generation, needs_engine
 
 from propme import tables
 from propme.cli import main
-from propme.index import RemoteSettings, describe_remote, open_index, size_of
+from propme.errors import InputError
+from propme.index import RemoteSettings, build_index, describe_remote, open_index, size_of
 from propme.prompts import PrefixCut, prefix_prompts, prefix_prompts_from
+from propme.records import Document
 from propme.simpletrace import IndexAddress, TraceSettings, requests_needed, trace_all, trace_table
 
 pytest.importorskip("httpx")
@@ -126,20 +128,23 @@ def test_an_index_that_does_not_tell_its_documents_has_a_size_all_the_same(text_
         assert size_of(index)["documents"] == "not told"
 
 
-def test_prefixes_are_those_of_the_local_index_drawn_or_from_a_file(address, text_index, tmp_path):
+def test_prefixes_are_those_of_the_local_index_drawn_or_from_a_file(bpe, real_texts, tmp_path):
     cut = PrefixCut(tokens=10)
-    file = tmp_path / "documents.jsonl"
-    local = open_index(text_index)
-    remote = address.open()
-    long = [
-        (n, local.tokenizer.decode(local.document_tokens(*local.document_at(n))))
-        for n in range(local.n_documents)
-        if local.document_length(*local.document_at(n)) >= cut.least_tokens
-    ]
-    assert long
-    file.write_text("".join(json.dumps({"id": f"t{n}", "text": text}) + "\n" for n, text in long))
-    drawn = prefix_prompts(remote, len(long), 0, cut)
-    own = prefix_prompts(local, len(long), 0, cut)
-    assert [(p.text, p.target) for p in drawn] == [(p.text, p.target) for p in own]
-    given = prefix_prompts_from(remote, str(file), len(long), 0, cut)
-    assert {(p.text, p.target, p.kind) for p in given} == {(p.text, p.target, p.kind) for p in own}
+    texts = [" ".join(real_texts[n:] + real_texts[:n]) for n in range(len(real_texts))]
+    documents = [Document(f"t{n}", text, {"copies": n}) for n, text in enumerate(texts)]
+    folder = build_index(documents, bpe, tmp_path / "index", n_shards=2)
+    lines = [json.dumps({"id": f"t{n}", "text": text}) for n, text in enumerate(texts)]
+    (tmp_path / "documents.jsonl").write_text("\n".join(lines))
+    own = prefix_prompts(open_index(folder), len(texts), 0, cut)
+    with infinigram_server(folder) as server:
+        settings = RemoteSettings(str(tmp_path / "a"), rate=0)
+        tokenizer = str(folder / "tokenizer.json")
+        index = open_index(server.address, tokenizer=tokenizer, remote=settings)
+        assert prefix_prompts(index, len(texts), 0, cut) == own
+        given = prefix_prompts_from(
+            index, str(tmp_path / "documents.jsonl"), len(texts), 0, cut, "text", "id"
+        )
+    parts = [{(p.prompt_id, p.text, p.target, p.kind) for p in each} for each in (given, own)]
+    assert parts[0] == parts[1]
+    with pytest.raises(InputError, match="n_prefix"):
+        prefix_prompts_from(index, str(tmp_path / "documents.jsonl"), 99, 0, cut)

@@ -41,11 +41,13 @@ class RequestsNeeded:
         """The same in words."""
         if not self.at_most:
             return f"0 requests: all answers for {self.generations} generations are kept or here"
-        hours = f", {self.at_most / self.rate / 3600:.1f} h at {self.rate:g} a second"
-        return (
+        told = (
             f"{self.generations - self.answered} of {self.generations} generations need at most"
-            f" {self.at_most:,} requests{hours if self.rate else ''}"
+            f" {self.at_most:,} requests"
         )
+        if not self.rate:
+            return told
+        return f"{told}, {self.at_most / self.rate / 3600:.1f} h at {self.rate:g} a second"
 
 
 def requests_needed(
