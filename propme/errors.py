@@ -52,4 +52,4 @@ class RunError(PropMeError):
 
 
 class ServerError(PropMeError):
-    """A model's server cannot be reached, does not know the key or the model, or keeps failing."""
+    """A server cannot be reached, does not know the key, the model or index, or keeps failing."""

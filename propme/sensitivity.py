@@ -72,7 +72,7 @@ def sensitivity(effective: Mapping[str, Any], n_prompts: int = N_PROMPTS) -> Sen
     prompts = _spread(tables.to_records("prompts", run.read("prompts")), n_prompts)
     names = ("greedy", "samples", "temperature", "top_p", "max_new_tokens", "top_k")
     chosen = [replace(each, samples=1) for each in decodings(*(effective[n] for n in names))]
-    index = IndexAddress((run.input_path("index"),), effective["engine"]).open()
+    index = IndexAddress.recorded(run.index, effective["engine"]).open()
     settings = TraceSettings(
         *(effective[name] for name in ("docs_per_span", "merging", "seed", "mode"))
     )

@@ -6,9 +6,12 @@ import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from propme.cli.options import positive, shard
+
+if TYPE_CHECKING:
+    from propme.simpletrace import IndexAddress, TraceSettings
 
 
 def add(commands: Any) -> None:
@@ -21,7 +24,12 @@ def add(commands: Any) -> None:
     trace.add_argument(
         "action", nargs="?", choices=("merge",), help="join the finished shards of --output"
     )
-    trace.add_argument("--index", nargs="+", metavar="DIR", help="one, or several opened as one")
+    trace.add_argument(
+        "--index",
+        nargs="+",
+        metavar="DIR",
+        help="one, several opened as one, or https://server/#name",
+    )
     trace.add_argument(
         "--input", nargs="+", metavar="FILE", help=".jsonl (.gz, .zst), .json, .csv, .parquet, .txt"
     )
@@ -46,12 +54,26 @@ def add(commands: Any) -> None:
     trace.add_argument("--engine", default="mapped", help="mapped (default) or infini-gram")
     trace.add_argument("--tokenizer", default="", help="of an index that was made elsewhere")
     trace.add_argument("--token-type", default="u16", help="of such an index: u8, u16 or u32")
+    remote = trace.add_argument_group("an index behind a server (see docs/remote-index.md)")
+    remote.add_argument("--rate", type=float, default=8.0, metavar="R", help="requests a second")
+    remote.add_argument(
+        "--at-once", type=positive, default=4, metavar="N", help="requests under way at a time"
+    )
+    remote.add_argument(
+        "--most-read", type=positive, default=20, metavar="N", help="occurrences read of a passage"
+    )
+    remote.add_argument("--answers", default="", metavar="FILE", help="kept, and never asked again")
+    remote.add_argument(
+        "--dry-run", action="store_true", help="say how many requests it needs, and ask none"
+    )
     trace.set_defaults(command=_trace)
 
 
 def _trace(options: argparse.Namespace) -> int:
     from propme import tracing
 
+    if options.dry_run:
+        return _dry_run(options)
     if options.action == "merge":
         tracing.merge(options.output)
     elif not _trace_texts(options):
@@ -66,20 +88,40 @@ def _trace(options: argparse.Namespace) -> int:
 
 def _trace_texts(options: argparse.Namespace) -> bool:
     from propme.corpus import Corpus
-    from propme.errors import ParameterError
-    from propme.simpletrace import IndexAddress, TraceSettings, Workers
+    from propme.simpletrace import Workers
     from propme.tracing import trace_files
 
-    for name in ("index", "input"):
-        if not getattr(options, name):
-            raise ParameterError(f"--{name} is missing")
-    settings = TraceSettings(options.docs_per_span, options.merging, options.seed, options.mode)
-    address = IndexAddress(
-        tuple(options.index), options.engine, options.tokenizer, options.token_type
-    )
+    address, settings = _what_is_traced(options)
     workers = Workers(options.workers, options.backend)
     if options.reopen_after:
         workers = replace(workers, reopen_after=options.reopen_after)
     address.open()  # what is wrong with the index is told before the texts are read
     texts = Corpus(options.input, options.text_field, options.id_field)
     return trace_files(texts, address, settings, options.output, workers, options.shard)
+
+
+def _what_is_traced(options: argparse.Namespace) -> tuple[IndexAddress, TraceSettings]:
+    from propme.errors import ParameterError
+    from propme.index import RemoteSettings
+    from propme.simpletrace import IndexAddress, TraceSettings
+
+    for name in ("index", "input"):
+        if not getattr(options, name):
+            raise ParameterError(f"--{name} is missing")
+    settings = TraceSettings(options.docs_per_span, options.merging, options.seed, options.mode)
+    remote = RemoteSettings(options.answers, options.rate, options.at_once, options.most_read)
+    address = IndexAddress(
+        tuple(options.index), options.engine, options.tokenizer, options.token_type, remote
+    )
+    return address, settings
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    from propme.corpus import Corpus
+    from propme.simpletrace import requests_needed
+
+    address, settings = _what_is_traced(options)
+    texts = Corpus(options.input, options.text_field, options.id_field)
+    pairs = ((document.id, document.text) for document in texts)
+    print(requests_needed(pairs, address, settings).told())
+    return 0

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from propme.errors import BrokenIndexError, ParameterError
+from propme.errors import BrokenIndexError, ParameterError, ServerError
 from propme.index import layout
 from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
 from propme.index.protocol import Index, Occurrences, Position
+from propme.index.remote_client import RemoteSettings, is_remote
 from propme.index.tokenizer import Tokenizer
 from propme.index.verify import check_shape, read_manifest, read_tokenizer, verify_index
 
@@ -21,12 +22,16 @@ __all__ = [
     "Index",
     "Occurrences",
     "Position",
+    "RemoteSettings",
     "Tokenizer",
     "UnverifiedIndexWarning",
     "build_index",
+    "describe_remote",
+    "is_remote",
     "open_index",
     "read_manifest",
     "require_engine",
+    "size_of",
     "verify_index",
 ]
 
@@ -41,19 +46,24 @@ def open_index(
     *,
     tokenizer: str = "",
     token_type: str = "u16",
-) -> MappedIndex:
+    remote: RemoteSettings | None = None,
+) -> Index:
     """Open an index after its cheap checks: the manifest, and the size of every file.
 
     Parameters
     ----------
     path : str, Path or a sequence of them
-        Folder of the index; several are searched as one.
+        Folder of the index; several are searched as one. Or ``https://server/#name``, an index
+        behind infini-gram's HTTP API.
     engine : str
         ``mapped``: compiled search in the memory-mapped suffix array, the fast one.
         ``infini-gram``: the same answers from infini-gram's own engine.
     tokenizer, token_type : str
         Of a ready-made index (infini-gram's version 4) that has no manifest of PropMe: its
-        tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``.
+        tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``. So
+        too of one behind a server.
+    remote : RemoteSettings, optional
+        How a server is asked.
 
     Raises
     ------
@@ -67,7 +77,10 @@ def open_index(
         The index has no manifest, so nothing tells whether its suffix array is right.
     """
     require_engine(engine)
-    folders = [Path(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    if any(map(is_remote, paths)):
+        return _open_remote([str(p) for p in paths], tokenizer, token_type, remote)
+    folders = [Path(p) for p in paths]
     opened = [_checked(folder, tokenizer, token_type) for folder in folders]
     if len({(kind, loaded.fingerprint) for _, kind, loaded in opened}) != 1:
         raise BrokenIndexError(
@@ -79,6 +92,64 @@ def open_index(
     from propme.index.engine import EngineIndex
 
     return EngineIndex(shards, kind, loaded)
+
+
+def _open_remote(
+    paths: Sequence[str], tokenizer: str, token_type: str, settings: RemoteSettings | None
+) -> Index:
+    from propme.index.remote import RemoteIndex
+
+    if len(paths) > 1:
+        raise ParameterError(f"{', '.join(paths)}: an index behind a server is opened alone")
+    if not tokenizer:
+        raise ParameterError(f"{paths[0]}: name the tokenizer of this index (parameter tokenizer)")
+    _require_token_type(token_type)
+    loaded = Tokenizer.load(tokenizer)
+    return RemoteIndex(paths[0], loaded, token_type, settings)
+
+
+def describe_remote(address: str, tokenizer: str, answers: Path) -> dict[str, str]:
+    """What a run records of an index behind a server.
+
+    Parameters
+    ----------
+    address, tokenizer : str
+        As for `open_index`.
+    answers : Path
+        File in which the run keeps answers.
+
+    Returns
+    -------
+    dict of str
+        ``path``, ``sha256`` (of the address, the sizes that the server tells and the tokenizer),
+        ``tokenizer`` and ``answers``.
+    """
+    from propme.index.remote import RemoteIndex
+
+    index = open_index(address, tokenizer=tokenizer, remote=RemoteSettings(str(answers)))
+    identity = index.identity if isinstance(index, RemoteIndex) else ""
+    return {
+        "path": address,
+        "sha256": identity,
+        "tokenizer": tokenizer,
+        "answers": str(answers),
+    }
+
+
+def size_of(index: Index) -> dict[str, int | str]:
+    """Documents and tokens; a server may not tell the documents."""
+    try:
+        documents: int | str = index.n_documents
+    except ServerError:
+        documents = "not told"
+    return {"documents": documents, "tokens": index.n_tokens}
+
+
+def _require_token_type(token_type: str) -> None:
+    if token_type not in layout.TOKEN_TYPES:
+        raise ParameterError(
+            f"token_type {token_type!r} is unknown; it is one of {', '.join(layout.TOKEN_TYPES)}"
+        )
 
 
 def require_engine(engine: str) -> None:
@@ -97,10 +168,7 @@ def _checked(folder: Path, tokenizer: str, token_type: str) -> tuple[Path, str, 
         raise BrokenIndexError(
             f"{folder}: an index that was made elsewhere; name its tokenizer (and token_type)"
         )
-    if token_type not in layout.TOKEN_TYPES:
-        raise ParameterError(
-            f"token_type {token_type!r} is unknown; it is one of {', '.join(layout.TOKEN_TYPES)}"
-        )
+    _require_token_type(token_type)
     check_shape(folder, token_type)
     warnings.warn(
         f"{folder}: no manifest of PropMe; its sizes fit, and nothing else is known of it",

@@ -38,6 +38,11 @@ class BruteForceIndex:
         )
 
     @property
+    def most_read(self) -> None:
+        """Occurrences may all be read."""
+        return None
+
+    @property
     def n_documents(self) -> int:
         """Documents in the index; copies count separately."""
         return len(self._documents)
@@ -116,6 +121,14 @@ class BruteForceIndex:
         """How often each token occurs, by id."""
         tokens = [t for d in self._documents for t in d]
         return np.bincount(tokens, minlength=self.tokenizer.vocabulary_size).astype(np.int64)
+
+    def token_counts(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How often each of some tokens occurs."""
+        return self.unigram_counts()[np.asarray(ids, np.int64)]
+
+    def occurring_tokens(self) -> npt.NDArray[np.bool_]:
+        """Whether each token occurs, by id."""
+        return self.unigram_counts() > 0
 
     def document_at(self, number: int) -> tuple[int, int]:
         """Shard and number there of the ``number``-th document of the whole index."""

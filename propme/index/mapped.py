@@ -116,6 +116,11 @@ class MappedIndex:
         return type(self), self._opened_with
 
     @property
+    def most_read(self) -> None:
+        """Occurrences may all be read."""
+        return None
+
+    @property
     def n_documents(self) -> int:
         """Documents in the index; copies count separately."""
         return self._first_documents[-1]
@@ -159,7 +164,7 @@ class MappedIndex:
     def maximal_runs(self, ids: Sequence[int]) -> Runs:
         """Runs of ``ids`` that occur and lie in no other run that does; shape (n, 2)."""
         runs: list[Runs] = []
-        for start, piece in _searchable_pieces(ids, self._separator):
+        for start, piece in searchable_pieces(ids, self._separator):
             query = self._keys(piece)
             runs.extend(self._runs_in(shard, query) + start for shard in self._shards)
         return keep_maximal(np.concatenate(runs)) if runs else np.empty((0, 2), np.int64)
@@ -222,16 +227,8 @@ class MappedIndex:
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
-        try:
-            line = json.loads(self._shards[shard].metadata_line(document))
-            metadata = line["metadata"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise BrokenIndexError(
-                f"shard {shard}, document {document}: its metadata is damaged ({error}); build the"
-                " index again"
-            ) from error
-        own = metadata if isinstance(metadata, dict) else {"metadata": metadata}
-        return {"id": f"{line['path']}:{line['linenum']}"} | own
+        line = self._shards[shard].metadata_line(document)
+        return metadata_of(line, f"shard {shard}, document {document}")
 
     def unigram_counts(self) -> npt.NDArray[np.int64]:
         """How often each token occurs, by id; the separator is not counted."""
@@ -249,12 +246,32 @@ class MappedIndex:
                 counts[token] += count
         return counts
 
+    def token_counts(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How often each of some tokens occurs."""
+        return self.unigram_counts()[np.asarray(ids, np.int64)]
+
+    def occurring_tokens(self) -> npt.NDArray[np.bool_]:
+        """Whether each token occurs, by id."""
+        return self.unigram_counts() > 0
+
     def document_at(self, number: int) -> tuple[int, int]:
         """Shard and number there of the ``number``-th document of the whole index."""
         if not 0 <= number < self.n_documents:
             raise IndexError(f"document {number} of {self.n_documents}")
         shard = bisect.bisect_right(self._first_documents, number) - 1
         return shard, number - self._first_documents[shard]
+
+
+def metadata_of(line: str | bytes, where: str) -> dict[str, Any]:
+    """Metadata as its corpus gave it, its id as ``"id"``, out of an index's line of a document."""
+    try:
+        parts = json.loads(line)
+        metadata, name = parts["metadata"], f"{parts['path']}:{parts['linenum']}"
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokenIndexError(
+            f"{where}: its metadata is damaged ({error}); build the index again"
+        ) from error
+    return {"id": name} | (metadata if isinstance(metadata, dict) else {"metadata": metadata})
 
 
 def keep_maximal(runs: Runs) -> Runs:
@@ -265,7 +282,7 @@ def keep_maximal(runs: Runs) -> Runs:
     return ordered[ordered[:, 1] > reach] if len(ordered) else ordered
 
 
-def _searchable_pieces(ids: Sequence[int], separator: int) -> list[tuple[int, list[int]]]:
+def searchable_pieces(ids: Sequence[int], separator: int) -> list[tuple[int, list[int]]]:
     """The longest pieces without an id that no document can hold, with where each starts."""
     pieces: list[tuple[int, list[int]]] = []
     start = 0

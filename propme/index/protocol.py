@@ -46,6 +46,13 @@ class Index(Protocol):
     tokenizer: Tokenizer
 
     @property
+    def most_read(self) -> int | None:
+        """Occurrences of one passage that are read, where to read one is dear; ``None``: it is not.
+
+        What is found of more occurrences is a lower bound, and said to be one.
+        """
+
+    @property
     def n_documents(self) -> int:
         """Documents in the index; copies count separately."""
 
@@ -102,8 +109,11 @@ class Index(Protocol):
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
 
-    def unigram_counts(self) -> npt.NDArray[np.int64]:
-        """How often each token occurs, by id; the separator is not counted."""
+    def token_counts(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How often each of some tokens occurs."""
+
+    def occurring_tokens(self) -> npt.NDArray[np.bool_]:
+        """Whether each token occurs, by id; true where that is dear to know."""
 
     def document_at(self, number: int) -> tuple[int, int]:
         """Shard and number there of the ``number``-th document of the whole index."""

@@ -33,6 +33,10 @@ MOST_LOOKUPS = 100_000
 _LOOKUPS_PER_READ = 4
 _LOOKUPS_AT_A_TIME = 1024
 
+#: The same where each is dear: for each occurrence that is read (`Index.most_read`), and at a time.
+_DEAR_LOOKUPS_PER_READ = 10
+_DEAR_LOOKUPS_AT_A_TIME = 16
+
 #: What may stand before a text too short for an anchor, where tokens do not spell it.
 _LEFT_CONTEXTS = ("", " ", "\n", '"', "(", "“")
 
@@ -61,7 +65,7 @@ class TextOccurrences:
 def find_text(
     index: Index,
     text: str,
-    most: int = MOST_CANDIDATES,
+    most: int | None = None,
     encoding: tuple[Sequence[int], Sequence[tuple[int, int]]] | None = None,
 ) -> TextOccurrences:
     """Occurrences of a text as characters.
@@ -71,8 +75,9 @@ def find_text(
     index : Index
     text : str
         White space at its ends is left out. Empty text occurs nowhere.
-    most : int
-        Most occurrences that are looked at, of the anchor or of the text.
+    most : int, optional
+        Most occurrences that are looked at, of the anchor or of the text; default:
+        `MOST_CANDIDATES`, or as many as the index reads.
     encoding : (ids, offsets), optional
         What ``index.tokenizer.encode_with_offsets`` makes of a text that has no white space at its
         ends, where that is known already.
@@ -90,6 +95,7 @@ def find_text(
     stripped = text.strip()
     if not stripped:
         return TextOccurrences((), exact=True)
+    most = most or index.most_read or MOST_CANDIDATES
     anchored = _anchor(index, stripped, encoding)
     if anchored is None:
         return _find_short(index, stripped, most)
@@ -128,8 +134,8 @@ def _find_anchored(
     # more on the left, or a character cut there would read as U+FFFD, as may the text's first one.
     before, total = len(text[:char_start].encode()) + 3, len(text.encode())
     found = []
-    for number in range(min(occurrences.count, most)):
-        position = index.locate(occurrences, number)
+    places = index.locate_all(occurrences, range(min(occurrences.count, most)))
+    for position in (Position(*place) for place in places.tolist()):
         left = max(0, position.offset - before)
         ids = index.document_slice(position.shard, position.document, left, position.offset + total)
         head = index.tokenizer.decode_inside(ids[: position.offset - left])
@@ -224,20 +230,22 @@ class _SpellingSearch:
 
     def __init__(self, index: Index, spellings: _Spellings, wanted: bytes, most: int) -> None:
         self._index, self._spellings, self._wanted, self._most = index, spellings, wanted, most
-        self._occurs = index.unigram_counts() > 0
+        self._occurs = index.occurring_tokens()
         self._steps_from = cache(self._find_steps)
         self._lookups = 0
 
     @property
     def exact(self) -> bool:
-        return self._lookups <= MOST_LOOKUPS
+        dear = self._index.most_read
+        return self._lookups <= (_DEAR_LOOKUPS_PER_READ * dear if dear else MOST_LOOKUPS)
 
     def positions(self) -> Iterator[Position]:
         """Each occurrence once, up to one more than the most that are wanted."""
         # Depth first, so that only as many sequences are looked up as are needed.
+        at_a_time = _DEAR_LOOKUPS_AT_A_TIME if self._index.most_read else _LOOKUPS_AT_A_TIME
         stack: list[Iterator[_Spelling]] = [chain(self._inside_a_token(), self._across_tokens())]
         while stack and self.exact:
-            batch = list(islice(stack[-1], _LOOKUPS_AT_A_TIME))
+            batch = list(islice(stack[-1], at_a_time))
             if not batch:
                 stack.pop()
                 continue

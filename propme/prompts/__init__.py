@@ -2,7 +2,12 @@
 
 from propme.prompts.audit import audit, choose, fit, require_contrast
 from propme.prompts.held_out import human_prompts, sentence_prompts
-from propme.prompts.prefix import PrefixCut, mismatched_prefix_prompts, prefix_prompts
+from propme.prompts.prefix import (
+    PrefixCut,
+    mismatched_prefix_prompts,
+    prefix_prompts,
+    prefix_prompts_from,
+)
 from propme.prompts.prompt_free import minimal_cue_prompts, unconditional_prompts
 from propme.prompts.requests import as_messages, read_requests, shipped_sets
 from propme.prompts.specific import (
@@ -29,6 +34,7 @@ __all__ = [
     "mismatched_prefix_prompts",
     "overlap_by_setting",
     "prefix_prompts",
+    "prefix_prompts_from",
     "read_requests",
     "requests_about",
     "require_contrast",

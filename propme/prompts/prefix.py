@@ -170,32 +170,82 @@ def mismatched_prefix_prompts(
     """
     if not path or not n:
         return []
-    rng = np.random.default_rng([seed, 1])
-    chosen: dict[str, Prompt] = {}
-    for document in draw_documents(Path(path), seed, text_field, id_field):
-        if len(chosen) == n:
-            break
-        ids = index.tokenizer.encode(document.text)
-        if len(ids) < cut.least_tokens:
-            continue
-        metadata = {**document.metadata, "id": document.id, cut.copies_field: 0}
-        start = cut.start(len(ids), rng)
-        prompt = _prompt(index.tokenizer, partial(_slice, ids), start, cut, metadata)
-        prompt = replace(
+    drawn = _from_file(index, path, n, seed, cut, (text_field, id_field), copies=0)
+    if len(drawn) < n:
+        raise _too_few(drawn, n, cut, path, "n_mismatched")
+    return [
+        replace(
             prompt,
             prompt_id=prompt.prompt_id.replace("prefix/", "mismatched_prefix/", 1),
             setting="mismatched_prefix",
             kind="control",
         )
+        for prompt in drawn
+    ]
+
+
+def prefix_prompts_from(
+    index: Index,
+    path: str,
+    n: int,
+    seed: int,
+    cut: PrefixCut = PrefixCut(),
+    text_field: str = "text",
+    id_field: str = "id",
+) -> list[Prompt]:
+    """The prefix attack with documents out of a file, for an index that cannot draw its own.
+
+    ``path`` is a corpus file of documents that the index holds; one that it does not hold is
+    refused by `propme.prompts.audit`. The documents are spread evenly over their sources, so that
+    these prompts are as fair a sample of the corpus as the file is, at best.
+
+    Raises
+    ------
+    InputError
+        Fewer than ``n`` documents of at least 100 tokens.
+    """
+    drawn = _from_file(index, path, n, seed, cut, (text_field, id_field))
+    if len(drawn) < n:
+        raise _too_few(drawn, n, cut, path, "n_prefix")
+    return drawn
+
+
+def _from_file(
+    index: Index,
+    path: str,
+    n: int,
+    seed: int,
+    cut: PrefixCut,
+    fields: tuple[str, str],
+    copies: int | None = None,
+) -> list[Prompt]:
+    """Up to ``n`` prompts out of a file's documents; ``copies``: how often the index holds each."""
+    rng = np.random.default_rng([seed, 1])
+    chosen: dict[str, Prompt] = {}
+    for document in draw_documents(Path(path), seed, *fields):
+        if len(chosen) == n:
+            break
+        ids = index.tokenizer.encode(document.text)
+        if len(ids) < cut.least_tokens:
+            continue
+        metadata = {**document.metadata, "id": document.id}
+        if copies is not None:
+            metadata[cut.copies_field] = copies
+        start = cut.start(len(ids), rng)
+        prompt = _prompt(index.tokenizer, partial(_slice, ids), start, cut, metadata)
         if prompt.text and prompt.text not in chosen:
             chosen[prompt.text] = _with_its_own_id(prompt, chosen.values())
-    if len(chosen) < n:
-        raise InputError(
-            f"{len(chosen)} documents of >= {cut.least_tokens} tokens, {n} wanted;"
-            " ask for fewer (parameter n_mismatched)",
-            path,
-        )
     return sorted(chosen.values(), key=lambda prompt: prompt.prompt_id)
+
+
+def _too_few(
+    drawn: Sequence[Prompt], n: int, cut: PrefixCut, path: str, parameter: str
+) -> InputError:
+    return InputError(
+        f"{len(drawn)} documents of >= {cut.least_tokens} tokens, {n} wanted;"
+        f" ask for fewer (parameter {parameter})",
+        path,
+    )
 
 
 #: Tokens ``[start, stop)`` of a document.

@@ -121,6 +121,20 @@ class RunFolder:
         """
         return existing(self.inputs.get(name, {"path": ""})["path"])
 
+    @property
+    def index(self) -> dict[str, str]:
+        """What is recorded of the index, with paths as they are found here.
+
+        For `propme.simpletrace.IndexAddress.recorded`.
+        """
+        known = self.inputs["index"] | {"path": self.input_path("index")}
+        if "answers" in known:  # behind a server
+            known |= {
+                "answers": str(resolve(known["answers"])),
+                "tokenizer": existing(known["tokenizer"]),
+            }
+        return known
+
     def input_hash(self, name: str) -> str:
         """SHA-256 of an input; empty for a name on the hub, and where none was given."""
         return self.inputs.get(name, {"sha256": ""})["sha256"]

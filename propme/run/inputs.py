@@ -40,7 +40,9 @@ def prepare_inputs(
     tokenizer : str
         Tokenizer of the index: a folder, file or hub name. Empty: the model's.
     index : str
-        Folder of a ready index of this corpus. Empty: built once, and found again by content.
+        Folder of a ready index of this corpus, or the address of one behind a server (see
+        `propme.index.open_index`), for which ``corpus`` may be empty. Empty: built once, and found
+        again by content.
     text_field, id_field : str
         Keys of text and id in the corpus.
     cache : str
@@ -51,7 +53,7 @@ def prepare_inputs(
     DataFrame
         ``path`` and ``sha256`` of each input, by name.
     """
-    from propme.index import open_index
+    from propme.index import describe_remote, is_remote, open_index
 
     given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
     paths = _input_paths(given, resolve(cache))
@@ -61,6 +63,15 @@ def prepare_inputs(
             " index must be named: parameter tokenizer, or index for a ready one"
         )
     hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
+    inputs = {
+        name: {"path": portable(path), "sha256": hashes[name]} for name, path in paths.items()
+    }
+    if is_remote(index):
+        answers = resolve(cache) / "answers.sqlite"
+        described = describe_remote(index, existing(tokenizer), answers)
+        inputs["index"] = {name: portable(value) for name, value in described.items()}
+        run.update_record(inputs=inputs)
+        return pd.DataFrame.from_dict(inputs, orient="index")[["path", "sha256"]]
     if index:
         folder = resolve(index)
         _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
@@ -71,9 +82,6 @@ def prepare_inputs(
             Path(paths["corpus"]), hashes["corpus"], source, fields, resolve(cache)
         )
     searchable = open_index(folder)
-    inputs = {
-        name: {"path": portable(path), "sha256": hashes[name]} for name, path in paths.items()
-    }
     inputs["index"] = {"path": portable(str(folder)), "sha256": index_hash(folder)}
     inputs["tokenizer"] = {
         "path": portable(tokenizer or paths.get("model", "")),

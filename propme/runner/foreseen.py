@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from propme.errors import PropMeError
+from propme.index import is_remote
 from propme.run import DEMO, RunFolder, existing, open_run, resolve
 from propme.runner.running import Which, require_same_subject
 from propme.runner.stages import why_again
@@ -146,6 +147,9 @@ def _where(model: str) -> Need:
 
 
 def _index(effective: Mapping[str, Any]) -> Iterator[Need]:
+    if is_remote(effective["index"]):
+        yield f"index {effective['index']}, behind a server", ""
+        return
     if effective["index"]:
         folder = resolve(effective["index"])
         if not folder.is_dir():

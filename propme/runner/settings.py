@@ -45,6 +45,9 @@ _LEAST = {
     "bootstrap_rounds": 1,
     "workers": 1,
     "n_varied": 0,
+    "request_rate": 0,
+    "requests_at_once": 1,
+    "most_read": 1,
     "seed": 0,
     "time_limit": 0,
 }

@@ -29,7 +29,13 @@ def trace_shard(effective: Mapping[str, Any], shard: tuple[int, int]) -> None:
     chosen = (effective[name] for name in ("docs_per_span", "merging", "seed", "mode"))
     trace_share(
         run.read("generations"),
-        IndexAddress((run.input_path("index"),), effective["engine"]),
+        IndexAddress.recorded(
+            run.index,
+            effective["engine"],
+            rate=effective["request_rate"],
+            at_once=effective["requests_at_once"],
+            most_read=effective["most_read"],
+        ),
         TraceSettings(*chosen),
         run.parts("tracing"),
         Workers(effective["workers"], effective["tracing_backend"]),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from propme.files import content_hash, sha256_of
+from propme.index import is_remote
 from propme.run import STAGES, RunFolder, index_hash, notebook_path, resolve
 from propme.run.folder import TABLES_OF_STAGES
 from propme.runner.code import code_of_notebook, notebook_hash
@@ -97,11 +98,12 @@ def _changed_inputs(folder: RunFolder) -> Iterator[str]:
 def input_hashes(folder: RunFolder) -> dict[str, str | None]:
     """Hash of each recorded input as it is now; ``None`` where it is not here.
 
-    Left out are those that have none: names on the hub. The tokenizer is known by the index.
+    Left out are those that have none: names on the hub, and an index behind a server, of which
+    nothing is here. The tokenizer is known by the index.
     """
     found: dict[str, str | None] = {}
     for name, entry in folder.record.get("inputs", {}).items():
-        if not entry["sha256"] or name == "tokenizer":
+        if not entry["sha256"] or name == "tokenizer" or is_remote(entry["path"]):
             continue
         path = resolve(entry["path"])
         found[name] = hash_of(name, path) if path.exists() else None

@@ -10,16 +10,19 @@ from propme.simpletrace.batch import (
     trace_share,
     trace_table,
 )
+from propme.simpletrace.dry_run import RequestsNeeded, requests_needed
 from propme.simpletrace.trace import Tracer, TraceSettings, trace
 from propme.simpletrace.variants import some_of, trace_variants
 
 __all__ = [
     "IndexAddress",
+    "RequestsNeeded",
     "TraceSettings",
     "Tracer",
     "Workers",
     "collect",
     "read_parts",
+    "requests_needed",
     "some_of",
     "trace",
     "trace_all",

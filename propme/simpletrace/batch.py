@@ -11,9 +11,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,10 @@ import pyarrow.parquet as pq
 
 from propme import tables
 from propme.degenerate import is_degenerate, zlib_ratio
-from propme.errors import BrokenIndexError, InputError, ParameterError
+from propme.errors import BrokenIndexError, InputError, ParameterError, ServerError
 from propme.files import alone, sha256_of, write_whole
-from propme.index import Index, open_index
+from propme.index import Index, RemoteSettings, is_remote, open_index
 from propme.index.layout import MANIFEST
-from propme.index.mapped import MappedIndex
 from propme.progress import track
 from propme.records import Generation, Trace, TraceSummary
 from propme.simpletrace.trace import Tracer, TraceSettings
@@ -60,18 +60,42 @@ class IndexAddress:
     engine: str = "mapped"
     tokenizer: str = ""
     token_type: str = "u16"
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
 
-    def open(self) -> MappedIndex:
+    @classmethod
+    def recorded(
+        cls, known: Mapping[str, str], engine: str = "mapped", **remote: Any
+    ) -> IndexAddress:
+        """That of a run, which recorded what is known of its index (`propme.run`).
+
+        ``remote``: fields of `RemoteSettings`, for an index behind a server.
+        """
+        settings = RemoteSettings(known.get("answers", ""), **remote)
+        return cls((known["path"],), engine, known.get("tokenizer", ""), remote=settings)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the index lies behind a server."""
+        return any(map(is_remote, self.paths))
+
+    def open(self) -> Index:
         """Open it, after its cheap checks."""
         return open_index(
-            self.paths, self.engine, tokenizer=self.tokenizer, token_type=self.token_type
+            self.paths,
+            self.engine,
+            tokenizer=self.tokenizer,
+            token_type=self.token_type,
+            remote=self.remote,
         )
 
     def identity(self) -> list[str]:
         """What decides its answers: not where it lies, nor the engine, of which all say the same.
 
-        An index that was made elsewhere has no manifest to be known by, but for its path.
+        An index that was made elsewhere has no manifest to be known by, but for its path; of one
+        behind a server it also matters how many occurrences are read.
         """
+        if self.is_remote:
+            return [*self.paths, self.tokenizer, self.token_type, str(self.remote.most_read)]
         manifests = [Path(path) / MANIFEST for path in self.paths]
         known = [sha256_of(p) if p.is_file() else str(p.parent.resolve()) for p in manifests]
         return [*known, self.tokenizer, self.token_type]
@@ -222,6 +246,8 @@ def trace_into(
         ``parts`` belong to another trace.
     BrokenIndexError
         The index is wrong. Any other error of one generation is told in its row of ``traces``.
+    ServerError
+        The index lies behind a server that is lost, failing or busy for too long.
     """
     parts.mkdir(parents=True, exist_ok=True)
     _claim(parts, key)
@@ -340,6 +366,9 @@ def _results(
 ) -> Iterator[tuple[int, dict[str, pa.Table]]]:
     """Tables of each unit, in the order in which they get finished."""
     arguments = ((address, settings, workers.reopen_after, *unit) for unit in units)
+    if address.is_remote and workers.backend == "local":
+        yield from _side_by_side(arguments, max(workers.number, address.remote.at_once))
+        return
     if workers.backend == "local" and workers.number == 1:
         yield from (_trace_unit(*each) for each in arguments)
         return
@@ -353,6 +382,17 @@ def _results(
             return
         n_jobs = workers.number if workers.backend == "local" else -1
         yield from Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)(jobs)
+
+
+def _side_by_side(
+    arguments: Iterator[tuple[Any, ...]], n: int
+) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+    """Threads of this process, which wait for a server and share what it answers."""
+    from joblib import Parallel, delayed
+
+    jobs = (delayed(_trace_unit)(*each) for each in arguments)
+    parallel = Parallel(n, backend="threading", return_as="generator_unordered", batch_size=1)
+    yield from parallel(jobs)
 
 
 @contextmanager
@@ -398,6 +438,7 @@ class _Opened:
 
 
 _opened: list[_Opened] = []
+_opening = threading.Lock()
 
 
 def _trace_unit(
@@ -408,8 +449,9 @@ def _trace_unit(
     texts: Sequence[Text],
 ) -> tuple[int, dict[str, pa.Table]]:
     """Trace one unit, in whatever process this is."""
-    opened = _open(address, settings, reopen_after)
-    opened.traced += len(texts)
+    with _opening:
+        opened = _open(address, settings, reopen_after)
+        opened.traced += len(texts)
     return unit, _as_tables([_traced(opened.tracer, *text) for text in texts])
 
 
@@ -425,7 +467,7 @@ def _traced(tracer: Tracer, generation_id: str, text: str) -> Trace:
     """Trace of one generation, or what says why there is none."""
     try:
         return tracer.trace(text, generation_id)
-    except BrokenIndexError:
+    except (BrokenIndexError, ServerError):  # which concern all the others too
         raise
     except Exception as error:
         told = f"{type(error).__name__}: {error}"

@@ -53,9 +53,12 @@ class Hits:
         return cls(len(places), lambda numbers: places[list(numbers)])
 
 
-def count_documents(hits: Hits) -> tuple[int, bool]:
-    """Distinct documents that hold a passage, and whether that is exact or a lower bound."""
-    looked_at = min(hits.count, COUNTED_OCCURRENCES)
+def count_documents(hits: Hits, most: int | None = None) -> tuple[int, bool]:
+    """Distinct documents that hold a passage, and whether that is exact or a lower bound.
+
+    At most ``most`` occurrences are looked at; default: `COUNTED_OCCURRENCES`.
+    """
+    looked_at = min(hits.count, most or COUNTED_OCCURRENCES)
     if looked_at == 1:
         return 1, hits.count == 1
     shards, numbers, _ = hits.at(range(looked_at)).T
@@ -76,10 +79,13 @@ def sample_documents(hits: Hits, n: int, seed: int, name: str) -> list[Position]
     """
     chosen: dict[tuple[int, int], Position] = {}
     for numbers in _draws(hits.count, seed, name):
-        for shard, document, offset in hits.at(numbers).tolist():
-            chosen.setdefault((shard, document), Position(shard, document, offset))
-            if len(chosen) == n:
-                return [chosen[key] for key in sorted(chosen)]
+        while numbers and len(chosen) < n:
+            # No more than may be wanted, for each may be a request.
+            some, numbers = numbers[: n - len(chosen)], numbers[n - len(chosen) :]
+            for shard, document, offset in hits.at(some).tolist():
+                chosen.setdefault((shard, document), Position(shard, document, offset))
+        if len(chosen) == n:
+            break
     return [chosen[key] for key in sorted(chosen)]
 
 

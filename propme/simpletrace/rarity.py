@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from propme.index.protocol import Index
 
@@ -17,9 +16,7 @@ class UnigramModel:
     """Log-probability of tokens by their frequency in the corpus, separators left out."""
 
     def __init__(self, index: Index) -> None:
-        counts = index.unigram_counts().astype(np.float64)
-        with np.errstate(divide="ignore"):
-            self._log_probability: npt.NDArray[np.float64] = np.log(counts / counts.sum())
+        self._index = index
 
     def log_probabilities(
         self, ids: Sequence[int], spans: Sequence[tuple[int, int]]
@@ -30,7 +27,9 @@ class UnigramModel:
         """
         if not spans:
             return []
-        logs = np.append(self._log_probability[np.asarray(ids, np.int64)], 0.0)
+        counts = self._index.token_counts(ids).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            logs = np.append(np.log(counts / self._index.n_tokens), 0.0)
         sums: list[float] = np.add.reduceat(logs, np.ravel(spans))[::2].tolist()
         return sums
 

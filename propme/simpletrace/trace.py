@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -61,9 +62,10 @@ class Tracer:
     """Traces generations in one index with one choice of settings."""
 
     def __init__(self, index: Index, settings: TraceSettings | None = None) -> None:
-        self._index = index
+        self.index = self._index = index
         self.settings = settings or TraceSettings()
         self._unigrams = rarity.UnigramModel(index)
+        self._most_counted = min(documents.COUNTED_OCCURRENCES, index.most_read or sys.maxsize)
 
     def trace(self, text: str, generation_id: str = "") -> Trace:
         """Trace one generation; see `trace`."""
@@ -104,7 +106,11 @@ class Tracer:
         found = []
         for number, (start, stop, reason) in enumerate(ranges):
             is_kept = number in segment_of
-            n_documents, exact = documents.count_documents(hits[number]) if is_kept else (1, False)
+            n_documents, exact = (
+                documents.count_documents(hits[number], self._most_counted)
+                if is_kept
+                else (1, False)
+            )
             char_start, char_stop = traced.characters(start, stop)
             found.append(
                 Span(

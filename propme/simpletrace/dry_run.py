@@ -1,0 +1,93 @@
+"""How many requests a trace behind a server will need, told without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from propme.index.remote_client import NotAnsweredYetError
+from propme.progress import track
+from propme.simpletrace.batch import IndexAddress, Text
+from propme.simpletrace.rarity import number_kept
+from propme.simpletrace.spans import tokenise
+from propme.simpletrace.trace import NORMALIZED_ANCHORS, Tracer, TraceSettings
+
+#: Look-ups that the spans of a text take at most, by token: two for each, and what galloping loses.
+LOOKUPS_PER_TOKEN = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsNeeded:
+    """What a trace will ask.
+
+    Attributes
+    ----------
+    generations : int
+        All of them.
+    answered : int
+        Those of which every answer is kept already: they need no request.
+    at_most : int
+        Requests for the others, if no two of them ask the same.
+    rate : float
+        Requests a second; 0: no limit.
+    """
+
+    generations: int
+    answered: int
+    at_most: int
+    rate: float
+
+    def told(self) -> str:
+        """The same in words."""
+        if not self.at_most:
+            return f"0 requests: all answers for {self.generations} generations are kept or here"
+        told = (
+            f"{self.generations - self.answered} of {self.generations} generations need at most"
+            f" {self.at_most:,} requests"
+        )
+        if not self.rate:
+            return told
+        return f"{told}, {self.at_most / self.rate / 3600:.1f} h at {self.rate:g} a second"
+
+
+def requests_needed(
+    texts: Iterable[Text], address: IndexAddress, settings: TraceSettings
+) -> RequestsNeeded:
+    """Trace with kept answers alone, and bound what those texts need that get stuck.
+
+    Parameters
+    ----------
+    texts : iterable of (id, text)
+    address : IndexAddress
+        An index that is no server's needs nothing.
+    settings : TraceSettings
+
+    Notes
+    -----
+    The bound of a text of ``L`` tokens: 2.5 ``L`` look-ups; the count of each distinct token; for
+    each of the ``K`` kept spans the occurrences that are counted and the documents that are drawn;
+    documents of the spans that are looked at for the normalised whole; those that hold the whole.
+    Verbatim and repeated texts need far less, so a run is as a rule well below it.
+    """
+    listed = list(texts)
+    if not address.is_remote:
+        return RequestsNeeded(len(listed), len(listed), 0, 0.0)
+    offline = replace(address, remote=replace(address.remote, offline=True))
+    tracer = Tracer(offline.open(), settings)
+    answered = at_most = 0
+    for name, text in track(listed, "looking answers up", unit="generations"):
+        try:
+            tracer.trace(text, name)
+            answered += 1
+        except NotAnsweredYetError:
+            at_most += _most(text, tracer, address.remote.most_read)
+    return RequestsNeeded(len(listed), answered, at_most, address.remote.rate)
+
+
+def _most(text: str, tracer: Tracer, most_read: int) -> int:
+    settings = tracer.settings
+    ids = tokenise(text, tracer.index).ids
+    spans = number_kept(len(ids), settings.rarest_percent)
+    documents = spans * (most_read + settings.docs_per_span)
+    documents += NORMALIZED_ANCHORS * settings.docs_per_span + most_read
+    return int(LOOKUPS_PER_TOKEN * len(ids)) + len(set(ids)) + documents
