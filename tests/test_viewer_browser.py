@@ -236,11 +236,15 @@ def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
 ) -> None:
     text = "one two three four five six seven eight nine ten"
     run = by_hand([(text, [(0, 13), (14, 48)])], [(text, 0)])
-    # Both passages are in windows of one document that hold all: the longer one has it.
-    matches = run["matches"].assign(recall=1.0, document_id="d")
+    # Both passages are in windows of one document that hold all: the longer one has it, and of its
+    # documents the first that are shown, though another came first with the shorter one.
+    matches = run["matches"].assign(recall=1.0)
+    more = [matches.iloc[[1]].assign(document=n, document_id=f"more {n}") for n in (1, 2)]
+    matches = pd.concat([matches.iloc[[0]].assign(document=2), matches, *more], ignore_index=True)
     page = opened(write_viewer(run | {"matches": matches}, tmp_path / "viewer.html"))
+    compared = page.locator("#evidence .document", has=page.locator(".comparison"))
+    assert compared.locator("h3").all_text_contents() == ["d1", "more 1"]
     assert page.text_content("#evidence h2") == "Passage 2 of 2"
-    assert page.locator("#evidence .comparison").count() == 1
     page.keyboard.press("p")
     assert page.locator("#evidence .comparison").count() == 0
     page.get_by_role("button", name="passage 2", exact=True).click()
