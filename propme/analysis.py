@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from propme import filters, measurements, tables
+from propme import filters, measurements, metric_tables, tables
 from propme.discoverable import discoverable_table
-from propme.thresholds import threshold_table
 from propme.uncertainty import ROUNDS
 from propme.varied import sensitivity_table
 
@@ -54,15 +53,14 @@ def measure(
         prompts, generations, traces, spans, matches, boiler_plate_documents
     )
     return frame, {
-        "metrics": measurements.metric_table(frame, seed=seed, rounds=rounds),
-        "propensity": measurements.propensity_table(
+        "metrics": metric_tables.metric_table(frame, seed=seed, rounds=rounds),
+        "propensity": metric_tables.propensity_table(
             frame, propensity_metrics, seed=seed, rounds=rounds
         ),
-        "copies": measurements.copies_table(frame, seed=seed, rounds=rounds),
-        "breakdown": measurements.breakdown_table(frame, by, seed=seed, rounds=rounds),
+        "copies": metric_tables.copies_table(frame, seed=seed, rounds=rounds),
+        "breakdown": metric_tables.breakdown_table(frame, by, seed=seed, rounds=rounds),
         "discoverable": discoverable_table(prompts, extraction, seed=seed, rounds=rounds),
-        "span_lengths": measurements.span_length_table(frame),
-        "thresholds": threshold_table(frame, spans, matches),
+        "span_lengths": metric_tables.span_length_table(frame),
         "sensitivity": sensitivity_table(frame, variants, seed=seed, rounds=rounds),
     }
 

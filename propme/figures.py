@@ -105,26 +105,65 @@ def prompt_overlap(prompts: pd.DataFrame) -> Figure:
     return figure
 
 
-def span_lengths(frame: pd.DataFrame) -> Figure:
-    """Share of generations whose longest segment has at least so many tokens, by setting."""
-    decodings = sorted(frame["decoding"].unique())
-    figure, panels = _axes(4.8 * max(1, len(decodings)), 4.4, max(1, len(decodings)))
-    if not (frame["longest_segment"] > 0).any():
-        return _say_empty(figure, f"no span was found (n = {len(frame)})")
-    colours = _colours(frame["setting"])
+def span_lengths(lengths: pd.DataFrame) -> Figure:
+    """Share of generations whose longest segment has at least so many tokens, by setting.
+
+    Of the table ``span_lengths``. Controls are dashed: what they reach, chance reaches.
+    """
+    if not (lengths["tokens"] > 0).any():
+        figure, _ = _axes()
+        return _say_empty(figure, f"no span was found (n = {lengths['n_generations'].sum()})")
+    rows = lengths.rename(columns={"tokens": "value", "n_generations": "n"})
+    figure, panels = _shares(rows, "generations with such a passage")
+    ends = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if t <= lengths["tokens"].max()]
+    for axes in panels:
+        axes.set_xscale("log")
+        axes.set_xlim(1, None)
+        axes.set_xticks(ends, [str(t) for t in ends])
+        axes.minorticks_off()
+        axes.set_xlabel("longest passage, tokens (at least)")
+    return figure
+
+
+def recall_distribution(frame: pd.DataFrame) -> Figure:
+    """Share of generations whose best document has at least such a recall, by setting.
+
+    Of `propme.measurements.measured_generations`. Controls are dashed.
+    """
+    if not (frame["recall_max"] > 0).any():
+        figure, _ = _axes()
+        return _say_empty(figure, f"no document agrees with a completion (n = {len(frame)})")
+    rows = frame[["setting", "kind", "decoding"]].assign(value=frame["recall_max"], n=1)
+    figure, panels = _shares(rows, "generations with such a document")
+    for axes in panels:
+        axes.set(xlim=(0, 1), xlabel="recall of the best document (at least)")
+    return figure
+
+
+def _shares(rows: pd.DataFrame, label: str) -> tuple[Figure, list[Axes]]:
+    """Share of ``n`` with at least each ``value`` above 0: a panel a decoding, a line a setting."""
+    decodings = sorted(rows["decoding"].unique())
+    figure, panels = _axes(4.8 * len(decodings), 4.4, len(decodings))
+    colours = _colours(rows["setting"])
     for axes, decoding in zip(panels, decodings, strict=True):
-        part = frame[frame["decoding"] == decoding]
+        part = rows[rows["decoding"] == decoding]
         settings = in_order(part["setting"])
         for setting in settings:
-            lengths = np.sort(part.loc[part["setting"] == setting, "longest_segment"].astype(int))
-            thresholds = np.arange(1, max(2, lengths.max() + 2))
-            share = 1 - np.searchsorted(lengths, thresholds) / len(lengths)
-            label = f"{setting} (n = {len(lengths)})"
-            axes.step(thresholds, share, where="post", color=colours[setting], label=label)
+            own = part[part["setting"] == setting]
+            n = own.groupby("value")["n"].sum().sort_index(ascending=False)
+            share = (n.cumsum() / n.sum())[n.index > 0].sort_index()
+            # A share holds up to its value; beyond the greatest there is none.
+            x = [0, *share.index, *share.index[-1:]]
+            y = [*share.iloc[:1], *share, 0] if len(share) else [0]
+            is_control = (own["kind"] == "control").all()
+            axes.step(
+                x, y, where="pre", color=colours[setting], ls="--" if is_control else "-",
+                label=f"{setting} (n = {n.sum()})",
+            )  # fmt: skip
         # Linear below one generation in a thousand, so that a share of 0 is drawn too.
         axes.set_yscale("symlog", linthresh=1e-3)
         axes.set_yticks([0, 0.001, 0.01, 0.1, 1], ["0", "0.1 %", "1 %", "10 %", "100 %"])
-        axes.set(xlabel="longest passage, tokens", ylim=(0, 1.3), xlim=(1, None))
+        axes.set_ylim(0, 1.3)
         axes.set_title(decoding, pad=12 + 14 * ((len(settings) + 1) // 2))  # above the legend
         axes.legend(
             loc="lower center",
@@ -133,12 +172,15 @@ def span_lengths(frame: pd.DataFrame) -> Figure:
             fontsize="x-small",
             frameon=False,
         )
-    panels[0].set_ylabel("generations with such a passage")
-    return figure
+    panels[0].set_ylabel(label)
+    return figure, panels
 
 
 def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") -> Figure:
-    """One metric under every setting, with its interval; a panel for each decoding."""
+    """One metric under every setting, with its interval; a panel for each decoding.
+
+    Shaded: what a control reaches.
+    """
     part = metrics[(metrics["metric"] == metric) & (metrics["subset"] == "all")]
     decodings = sorted(part["decoding"].unique())
     order = in_order(part["setting"])
@@ -156,10 +198,17 @@ def capability_against_propensity(metrics: pd.DataFrame, metric: str = "NVR") ->
                 axes.text(0, y, "not defined", va="center", fontsize="small")
             else:
                 _point(axes, row, y, _COLOURS[row["kind"]], f"n = {row['n_generations']}")
+        _floor(axes, rows.loc[rows["kind"] == "control", "value"])
         axes.set_yticks(range(len(order)), order)
         axes.set(title=decoding, xlabel=f"{metric}, 95 % interval")
         axes.set_ylim(len(order) - 0.5, -0.7)
     return figure
+
+
+def _floor(axes: Axes, reached: pd.Series[float]) -> None:
+    """Shade what a control reaches: what chance reaches."""
+    if reached.notna().any():
+        axes.axvspan(0, float(reached.max()), color=_COLOURS["control"], alpha=0.15, lw=0)
 
 
 def short(value: float) -> str:
@@ -185,12 +234,19 @@ def _point(axes: Axes, row: Any, y: float, colour: str, n: str) -> None:
 
 
 def propensity_scores(propensity: pd.DataFrame) -> Figure:
-    """Propensity scores with their intervals, and the neutral line at 0.5."""
+    """Propensity scores with their intervals, and the neutral line at 0.5.
+
+    Controls come last: what a setting scores that leaks no more than they do.
+    """
     part = propensity[propensity["subset"] == "all"]
     decodings = sorted(part["decoding"].unique())
-    pairs = list(
-        dict.fromkeys(zip(part["metric"], part["setting"], part["capability"], strict=True))
-    )
+    order = in_order(part["setting"])
+    pairs = [
+        (metric, setting, capability)
+        for metric in dict.fromkeys(part["metric"])
+        for setting in order
+        for capability in dict.fromkeys(part.loc[part["setting"] == setting, "capability"])
+    ]
     figure, panels = _axes(*_size(decodings, pairs), max(1, len(decodings)))
     if part.empty:
         return _say_empty(figure, "no pair of settings to compare")
@@ -215,18 +271,8 @@ def propensity_scores(propensity: pd.DataFrame) -> Figure:
     return figure
 
 
-#: What is drawn of each threshold, and how its axis is called.
+#: What each threshold of tracing is called on its axis.
 _THRESHOLDS = {
-    "docs_per_span": ("NVR", "documents a span"),
-    "rare_percent": ("longest span", "rare spans kept,\n% of the tokens"),
-    "least_tokens": ("longest span", "least span, tokens"),
-    "window": ("NVR", "window, times the\ngeneration's length"),
-    "merging": ("ALS", "merging rule"),
-}
-
-
-#: The same for completions that were traced anew.
-_ANEW = {
     "docs_per_span": "documents a span",
     "rarest_percent": "rare spans kept,\n% of the tokens",
     "shortest_span": "shortest span, tokens",
@@ -235,60 +281,34 @@ _ANEW = {
 }
 
 
-def over_thresholds(thresholds: pd.DataFrame, decoding: str) -> Figure:
-    """One headline over each threshold of tracing, a line a setting; a ring: as the trace was made.
-
-    Which settings lie above which should not hang on a threshold; how high they lie may.
-    """
-    part = thresholds[thresholds["decoding"] == decoding]
-    return _over_thresholds(part, [_THRESHOLDS])
-
-
-def over_thresholds_anew(
-    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "ALS")
+def over_thresholds(
+    sensitivity: pd.DataFrame, decoding: str, metrics: Sequence[str] = ("NVR", "FMR", "ALS")
 ) -> Figure:
-    """Metrics over each threshold, of completions traced anew; a row of panels for each metric.
+    """Metrics over each threshold of tracing; a row of panels a metric, a line a setting.
 
-    Intervals are not drawn: all values of a line are of the same completions and move together.
+    A ring: as the run's trace was made. Which settings lie above which should not hang on a
+    threshold; how high they lie may. Intervals are not drawn: all values of a line are of the same
+    completions and move together.
     """
-    part = sensitivity[sensitivity["decoding"] == decoding]
-    order = {choice: float(choice) if choice.isdigit() else 0.0 for choice in part["choice"]}
-    part = part.sort_values("choice", key=lambda choices: choices.map(order), kind="stable")
-    part = part.rename(columns={"choice": "at", "own": "chosen"})
-    return _over_thresholds(
-        part, [{name: (metric, label) for name, label in _ANEW.items()} for metric in metrics]
-    )
-
-
-def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str, str]]]) -> Figure:
-    """A row of panels for each mapping: from a threshold to its metric and the name of its axis."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     sns.set_theme(style="whitegrid", context="notebook")
+    part = sensitivity[sensitivity["decoding"] == decoding]
     figure, grid = plt.subplots(
-        len(drawn),
+        len(metrics),
         len(_THRESHOLDS),
-        figsize=(14, 0.6 + 3 * len(drawn)),
+        figsize=(14, 0.6 + 2.6 * len(metrics)),
         layout="constrained",
         squeeze=False,
     )
     plt.close(figure)
     colours = _colours(part["setting"])
-    labelled = [(name, *named) for row in drawn for name, named in row.items()]
-    for axes, (threshold, metric, label) in zip(grid.flat, labelled, strict=True):
-        rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
-        order = list(dict.fromkeys(rows["at"]))
-        for setting in in_order(rows["setting"]):
-            of_setting = rows[rows["setting"] == setting].set_index("at").reindex(order)
-            values = of_setting["value"].astype(float)
-            axes.plot(range(len(order)), values, color=colours[setting], marker=".", label=setting)
-            chosen = [n for n, c in enumerate(of_setting["chosen"]) if c is True or c == 1]
-            axes.plot(chosen, values.iloc[chosen], "o", mfc="none", ms=9, color=colours[setting])
-        axes.set_xticks(range(len(order)), order)
-        axes.set(xlabel=label, title=metric)
-        if rows.empty:
-            axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+    for panels, metric in zip(grid, metrics, strict=True):
+        for axes, (threshold, label) in zip(panels, _THRESHOLDS.items(), strict=True):
+            rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
+            _over_threshold(axes, rows, colours)
+            axes.set(title=metric, xlabel=label if metric == metrics[-1] else "")
     handles, labels = grid.flat[0].get_legend_handles_labels()
     if handles:
         figure.legend(
@@ -296,6 +316,23 @@ def _over_thresholds(part: pd.DataFrame, drawn: Sequence[Mapping[str, tuple[str,
             fontsize="small",
         )  # fmt: skip
     return figure
+
+
+def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) -> None:
+    if rows.empty:
+        axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+        return
+    order = sorted(set(rows["choice"]), key=lambda c: (float(c) if c.isdigit() else 0.0, c))
+    for setting in in_order(rows["setting"]):
+        of_setting = rows[rows["setting"] == setting].set_index("choice").reindex(order)
+        values = of_setting["value"].astype(float)
+        style = "--" if (of_setting["kind"] == "control").any() else "-"
+        axes.plot(
+            range(len(order)), values, style, color=colours[setting], marker=".", label=setting
+        )
+        own = [n for n, is_own in enumerate(of_setting["own"]) if is_own]
+        axes.plot(own, values.iloc[own], "o", mfc="none", ms=9, color=colours[setting])
+    axes.set_xticks(range(len(order)), order)
 
 
 def extraction_by_copies(copies: pd.DataFrame) -> Figure:

@@ -11,6 +11,9 @@ from propme.records import in_order
 #: What leaked can be counted by.
 COLUMNS = ("source", "licence")
 
+#: Length from which a span counts as leaked, in tokens: that of R20.
+LEAST_TOKENS = 20
+
 _SPAN = ["generation_id", "span"]
 
 
@@ -91,7 +94,11 @@ def what_leaked(
 
 
 def leaked_by(
-    frame: pd.DataFrame, spans: pd.DataFrame, matches: pd.DataFrame, column: str
+    frame: pd.DataFrame,
+    spans: pd.DataFrame,
+    matches: pd.DataFrame,
+    column: str,
+    least: int = LEAST_TOKENS,
 ) -> pd.DataFrame:
     """How much leaked of each source or licence.
 
@@ -103,6 +110,8 @@ def leaked_by(
         The tables of those names.
     column : str
         ``source`` or ``licence``.
+    least : int
+        Tokens of a span that counts. Shorter ones are mostly phrases that anyone writes.
 
     Returns
     -------
@@ -124,12 +133,51 @@ def leaked_by(
     if column not in COLUMNS:
         raise ParameterError(f"what leaked is counted by one of {COLUMNS}, not by {column!r}")
     group = ["setting", "decoding", column]
-    found = _kept(frame, spans).merge(matches[[*_SPAN, "document_id", column]], on=_SPAN)
+    kept = _kept(frame, spans)
+    found = kept[kept["tokens"] >= least].merge(matches[[*_SPAN, "document_id", column]], on=_SPAN)
     counted = found.groupby(group, as_index=False).agg(
         generations=("generation_id", "nunique"),
         documents=("document_id", "nunique"),
         longest=("tokens", "max"),
     )
+    return _in_order(counted, "generations")
+
+
+def personal_data_leaked(
+    frame: pd.DataFrame, spans: pd.DataFrame, least: int = LEAST_TOKENS
+) -> pd.DataFrame:
+    """How many generations hold a kept span in which personal data stands, by kind of it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Generations with ``setting`` and ``decoding``.
+    spans : DataFrame
+        The table of that name.
+    least : int
+        Tokens of a span that counts.
+
+    Returns
+    -------
+    DataFrame
+        ``setting``, ``decoding``, ``personal_data`` (the kind) and ``generations``; empty where
+        none was found, and where the extra ``privacy`` is missing.
+
+    Notes
+    -----
+    *How it misleads.* Common forms only; see `propme.personal_data`.
+    """
+    kept = _kept(frame, spans)
+    kept = kept[kept["tokens"] >= least]
+    looked_for = kept["text"] if personal_data.available() else kept["text"].iloc[:0]
+    kinds = {
+        text: sorted({place.kind for place in personal_data.find_personal_data(text)})
+        for text in looked_for.unique()
+    }
+    found = kept.assign(personal_data=kept["text"].map(lambda text: kinds.get(text, [])))
+    found = found.explode("personal_data").dropna(subset="personal_data")
+    group = ["setting", "decoding", "personal_data"]
+    counted = found.groupby(group, as_index=False).agg(generations=("generation_id", "nunique"))
     return _in_order(counted, "generations")
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from propme.errors import InputError, TooLongError
 from propme.records import PROMPT_FREE, Prompt
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 #: Stands for a message in a chat template; no text holds these private signs.
 _PLACE = "\ue000message\ue001"
@@ -102,6 +105,20 @@ class ModelTokenizer:
     def load_if_named(cls, model: str, trust_remote_code: bool = False) -> ModelTokenizer | None:
         """`load`, or none where no model is named, for a server or a file has the completions."""
         return cls.load(model, trust_remote_code) if model else None
+
+    @property
+    def fast(self) -> Backend:
+        """The tokenizer itself, without what transformers puts around it.
+
+        Raises
+        ------
+        InputError
+            It is written in Python, and there is none.
+        """
+        if not self._backend.is_fast:
+            raise InputError("no fast tokenizer; give a folder with a tokenizer.json", self._name)
+        fast: Backend = self._backend.backend_tokenizer
+        return fast
 
     @property
     def start_token(self) -> int | None:

@@ -52,7 +52,7 @@ def sensitivity(effective: Mapping[str, Any], n_prompts: int = N_PROMPTS) -> Sen
     Parameters
     ----------
     effective : mapping
-        Parameters of a run whose prompts are there, see `propme.run.effective_parameters`.
+        Parameters of a run whose prompts are there, see `propme.runner.effective_parameters`.
     n_prompts : int
         So many, from all settings alike.
 

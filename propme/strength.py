@@ -9,7 +9,7 @@ import pandas as pd
 
 from propme.comparison import rank_correlation, unpaired_difference
 from propme.errors import MetricError
-from propme.measurements import prompt_sums
+from propme.groups import prompt_sums
 from propme.metrics import METRICS, require_propensity_metrics
 from propme.power import smallest_effect, smallest_rate
 from propme.uncertainty import ROUNDS

@@ -95,15 +95,16 @@ class _Propensity:
     metric: Annotated[str, "name of the metric"]
     decoding: Annotated[str, "greedy or sampled"]
     subset: Annotated[str, "all, or what is left by a filter"]
-    setting: Annotated[str, "propensity setting"]
+    setting: Annotated[str, "propensity setting, or a control, whose score is the floor"]
+    kind: Annotated[str, "propensity or control"]
     capability: Annotated[str, "capability setting it is compared with"]
-    f_propensity: Annotated[float | None, "the metric under the propensity setting"]
+    f_propensity: Annotated[float | None, "the metric under that setting"]
     f_capability: Annotated[float | None, "the metric under the capability setting"]
     value: Annotated[float | None, "f_p / (f_p + f_c), in [0, 1]; 0.5: the same in both"]
     low: Annotated[float | None, "lower end of the 95 % interval"]
     high: Annotated[float | None, "upper end of the 95 % interval"]
     interval: Annotated[str, _INTERVAL]
-    n_prompts: Annotated[int, "prompts behind the metric under the propensity setting"]
+    n_prompts: Annotated[int, "prompts behind the metric under that setting"]
     n_prompts_capability: Annotated[int, "prompts behind it under the capability setting"]
     undefined: Annotated[bool, "both are 0: the value is a convention, not a measurement"]
     n_rounds: Annotated[int, "bootstrap rounds"]
@@ -175,17 +176,6 @@ class _SpanLengths:
     decoding: Annotated[str, "greedy or sampled"]
     tokens: Annotated[int, "length of the longest segment, index tokens; 0: none"]
     n_generations: Annotated[int, "generations whose longest segment has this length"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Thresholds:
-    threshold: Annotated[str, "what is varied: docs_per_span, rare_percent, least_tokens, ..."]
-    at: Annotated[str, "its value"]
-    chosen: Annotated[bool, "whether the trace was made with it"]
-    setting: Annotated[str, "prompt setting"]
-    decoding: Annotated[str, "greedy or sampled"]
-    metric: Annotated[str, "what moves"]
-    value: Annotated[float | None, "its value; none: undefined"]
 
 
 @dataclass(frozen=True)
@@ -284,12 +274,6 @@ TABLES = {
             _SpanLengths,
             ("setting", "decoding", "tokens"),
             "how many generations have a longest segment of each length",
-        ),
-        Table(
-            "thresholds",
-            _Thresholds,
-            ("threshold", "at", "setting", "decoding", "metric"),
-            "how the headlines move over the thresholds of tracing",
         ),
     )
 }

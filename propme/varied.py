@@ -1,7 +1,8 @@
 """How the headlines move over the thresholds of tracing, from completions that were traced anew.
 
 `propme.simpletrace.variants` has traced some completions with other values of each threshold; here
-their metrics are taken. What can be told without tracing anew is in `propme.thresholds`.
+their metrics are taken. The tables of one trace alone would tell little: neither documents of spans
+that were left out nor wider windows are in them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pandas as pd
 
 from propme import tables
 from propme.errors import MetricError
-from propme.measurements import metric_table
+from propme.metric_tables import metric_table
 from propme.uncertainty import ROUNDS
 
 #: Metrics that a threshold of tracing can move.

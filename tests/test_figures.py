@@ -108,21 +108,44 @@ def test_prompt_overlap_without_a_prompt_says_so(table: pd.DataFrame) -> None:
 
 
 def lengths(*rows: tuple[str, str, Sequence[int]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [(s, decoding, n) for s, decoding, all_n in rows for n in all_n],
-        columns=["setting", "decoding", "longest_segment"],
-    )
+    """The table ``span_lengths`` of generations with these longest segments."""
+    counted = [
+        (s, "control" if s == "human" else "propensity", decoding, n, all_n.count(n))
+        for s, decoding, all_n in rows
+        for n in sorted(set(all_n))
+    ]
+    columns = ["setting", "kind", "decoding", "tokens", "n_generations"]
+    return pd.DataFrame(counted, columns=columns)
 
 
 def test_span_lengths_draws_the_share_with_at_least_so_many_tokens() -> None:
     table = lengths(("prefix", "greedy", [0, 2, 3, 3]), ("generic", "greedy", [0, 1]))
     (axes,) = saved(figures.span_lengths(table)).axes
     curves = {str(line.get_label()): line.get_xydata() for line in axes.lines}
-    # Of 4 prefixes 3 have at least 1 token, 3 at least 2, 2 at least 3, none 4.
-    assert curves["prefix (n = 4)"].tolist() == [[1, 0.75], [2, 0.75], [3, 0.5], [4, 0]]
-    assert curves["generic (n = 2)"].tolist() == [[1, 0.5], [2, 0]]
+    # Of 4 prefixes 3 have at least 1 token, 3 at least 2, 2 at least 3, none more.
+    assert curves["prefix (n = 4)"].tolist() == [[0, 0.75], [2, 0.75], [3, 0.5], [3, 0]]
+    assert curves["generic (n = 2)"].tolist() == [[0, 0.5], [1, 0.5], [1, 0]]
+    assert all(line.get_drawstyle() == "steps-pre" for line in axes.lines)
     assert axes.get_title() == "greedy"
-    assert axes.get_xlabel() == "longest passage, tokens"
+    assert axes.get_xlabel() == "longest passage, tokens (at least)"
+
+
+def test_controls_are_dashed() -> None:
+    table = lengths(("prefix", "greedy", [9]), ("human", "greedy", [3]))
+    (axes,) = saved(figures.span_lengths(table)).axes
+    styles = {str(line.get_label()): line.get_linestyle() for line in axes.lines}
+    assert styles == {"prefix (n = 1)": "-", "human (n = 1)": "--"}
+
+
+def test_recall_of_the_best_document() -> None:
+    table = pd.DataFrame(
+        [("prefix", "capability", "greedy", r) for r in (0.0, 0.25, 1.0, 0.25)],
+        columns=["setting", "kind", "decoding", "recall_max"],
+    )
+    (axes,) = saved(figures.recall_distribution(table)).axes
+    assert axes.lines[0].get_xydata().tolist() == [[0, 0.75], [0.25, 0.75], [1, 0.25], [1, 0]]
+    nothing = saved(figures.recall_distribution(table.assign(recall_max=0.0)))
+    assert says_only(nothing, "no document agrees with a completion (n = 4)")
 
 
 @pytest.mark.parametrize("n_settings", [1, 2, 3, 6, 8])
@@ -156,7 +179,7 @@ def test_settings_keep_their_colours_whatever_else_is_drawn() -> None:
 
 def test_span_lengths_has_a_panel_for_each_decoding() -> None:
     table = lengths(("generic", "greedy", [0, 9]), ("generic", "sampled", [4, 0, 0]))
-    figure = saved(figures.span_lengths(table.astype({"longest_segment": "Int64"})))
+    figure = saved(figures.span_lengths(table.astype({"tokens": "Int64"})))
     assert [axes.get_title() for axes in figure.axes] == ["greedy", "sampled"]
     assert "generic (n = 2)" in words(figure.axes[0])
     assert "generic (n = 3)" in words(figure.axes[1])
@@ -310,6 +333,7 @@ def scores(*rows: dict[str, Any]) -> pd.DataFrame:
         "decoding": "greedy",
         "subset": "all",
         "setting": "generic",
+        "kind": "propensity",
         "capability": "prefix",
         "value": 0.25,
         "low": 0.1,
@@ -434,13 +458,14 @@ def test_kinds_have_colours_of_their_own() -> None:
 
 def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
     rows = [
-        {"threshold": "window", "at": at, "chosen": at == "5", "setting": s, "decoding": "greedy",
-         "metric": "NVR", "value": 0.1 * n}
-        for n, at in enumerate(("1", "5"))
+        {"threshold": "docs_per_span", "choice": choice, "own": choice == "10", "setting": s,
+         "kind": "propensity", "decoding": "greedy", "metric": "NVR", "value": 0.1 * n}
+        for n, choice in enumerate(("1", "10", "3"))
         for s in ("generic", "prefix")
     ]  # fmt: skip
-    figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy"))
-    windows = figure.axes[3]
-    assert tick_labels(windows, "x") == ["1", "5"]
-    assert list(windows.lines[0].get_ydata()) == [0.0, 0.1]
+    figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy", ["NVR"]))
+    documents = figure.axes[0]
+    assert tick_labels(documents, "x") == ["1", "3", "10"]
+    assert list(documents.lines[0].get_ydata()) == [0.0, 0.2, 0.1]
+    assert list(documents.lines[1].get_xdata()) == [2]  # the ring
     assert "not varied" in words(figure)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gguf_file import write_gguf
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_demo
@@ -16,6 +17,7 @@ from propme.errors import InputError, ParameterError
 from propme.files import content_hash
 from propme.generation import TransformersGenerator, as_written, complete
 from propme.generation.protocol import Task, readable, sample_seed
+from propme.index import Tokenizer
 from propme.records import Decoding, Prompt
 
 GREEDY = Decoding("greedy", 0.0, 1.0, 1, 24)
@@ -352,6 +354,22 @@ def test_a_folder_without_weights_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot load a causal language model") as caught:
         TransformersGenerator(str(tmp_path))
     assert caught.value.path == str(tmp_path)
+
+
+def test_a_gguf_file_gives_the_texts_of_the_folder_with_the_same_weights(generator, tmp_path):
+    of_file = TransformersGenerator(str(write_gguf(tmp_path / "model.gguf")), "cpu", batch_size=4)
+    for decoding in (GREEDY, SAMPLED):
+        made = complete(of_file, prompts(*TEXTS), [decoding], 0)
+        expected = complete(generator, prompts(*TEXTS), [decoding], 0)
+        assert [(g.text, g.token_ids) for g in made] == [(g.text, g.token_ids) for g in expected]
+
+
+def test_an_index_can_have_the_tokenizer_of_a_gguf_file(tmp_path):
+    of_file = Tokenizer.load(str(write_gguf(tmp_path / "model.gguf")))
+    of_folder = Tokenizer.load(str(tiny_demo().model))
+    for text in (*TEXTS, "  two\n\nlines <|endoftext|> of blå"):
+        assert of_file.encode(text) == of_folder.encode(text)
+        assert of_file.decode(of_file.encode(text)) == text
 
 
 def test_a_gguf_file_without_its_readers_is_told(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from propme import leaks, personal_data, tables
 from propme.errors import ParameterError
-from propme.leaks import leaked_by, what_leaked
+from propme.leaks import leaked_by, personal_data_leaked, what_leaked
 
 MAIL = "skriv til anna@example.dk eller ring +45 33 12 34 56"
 
@@ -124,7 +124,7 @@ def test_nothing_leaked() -> None:
 
 
 def test_generations_documents_and_longest_span_by_source() -> None:
-    table = leaked_by(FRAME, SPANS, MATCHES, "source")
+    table = leaked_by(FRAME, SPANS, MATCHES, "source", least=1)
     # The whole match (span -1) and the span dropped as common do not count.
     assert table.to_numpy().tolist() == [
         ["generic", "greedy", "bible", 1, 2, 55],
@@ -134,8 +134,34 @@ def test_generations_documents_and_longest_span_by_source() -> None:
     ]
 
 
+def test_short_passages_do_not_count_as_leaked() -> None:
+    by_length = {
+        least: leaked_by(FRAME, SPANS, MATCHES, "source", least)["longest"].tolist()
+        for least in (1, 21, 56)
+    }
+    assert by_length == {1: [55, 20, 55, 55], 21: [55, 55, 55], 56: []}
+
+
+def test_personal_data_is_counted_by_kind_and_generation() -> None:
+    spans = SPANS.assign(
+        text=[MAIL if row.dropped == "" else row.text for row in SPANS.itertuples()]
+    )
+    table = personal_data_leaked(FRAME, spans, least=1)
+    held = spans[spans["dropped"] == ""].merge(FRAME, on="generation_id")
+    expected = held.groupby(["setting", "decoding"])["generation_id"].nunique()
+    for kind in ("e-mail", "phone"):
+        found = table[table["personal_data"] == kind].set_index(["setting", "decoding"])
+        assert found["generations"].to_dict() == expected.to_dict()
+    assert personal_data_leaked(FRAME, spans, least=1000).empty
+
+
+def test_personal_data_is_not_counted_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(personal_data, "available", lambda: False)
+    assert personal_data_leaked(FRAME, SPANS, least=1).empty
+
+
 def test_by_licence_and_by_nothing_else() -> None:
-    table = leaked_by(FRAME, SPANS, MATCHES, "licence")
+    table = leaked_by(FRAME, SPANS, MATCHES, "licence", least=1)
     assert table["licence"].tolist() == ["", "CC0", "CC0", ""]
     assert table["generations"].tolist() == [1, 1, 2, 1]
     with pytest.raises(ParameterError, match="'language'"):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from propme import tables
 from propme.errors import MetricError
-from propme.measurements import measured_generations, metric_table
+from propme.measurements import measured_generations
+from propme.metric_tables import metric_table
 from propme.metrics import METRICS, metric_named
 
 ROUNDS = 400

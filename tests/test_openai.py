@@ -9,12 +9,15 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from fake_server import FakeServer, completion, fake_server
-from tiny import tiny_demo
+from tiny import propme, tiny_demo, tiny_parameters
 
 from propme import tables
 from propme.errors import ParameterError, ServerError
@@ -24,7 +27,7 @@ from propme.generation import (
     complete,
     extraction_table,
 )
-from propme.generation import openai as module
+from propme.generation import server as module
 from propme.records import Decoding, Generation, Prompt
 
 GREEDY = Decoding("greedy", 0.0, 1.0, 1, 24)
@@ -121,6 +124,26 @@ def test_a_server_that_is_told_to_sample_does(
     generator = OpenAIGenerator("", str(tiny_demo().model), 2)
     made = complete(generator, prompts("And God said"), [Decoding("s", 1.0, 1.0, 6, 24)], 0)
     assert len({g.text for g in made}) == 6
+
+
+def test_a_whole_run_shows_neither_the_key_nor_the_address_credentials(
+    real: RealServer, tmp_path: Path
+) -> None:
+    model = str(tiny_demo().model)
+    of_server = {"backend": "openai", "served_model": model, "n_prompts": 2}
+    given = tiny_parameters(tmp_path / "out", tmp_path / "cache") | of_server
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(given))
+    url = real.url.replace("://", "://someone:pass-never-seen@")
+    done = propme("run", tmp_path / "run.yaml", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=url)
+    assert done.returncode == 0, done.stderr
+    made = tables.read("generations", tmp_path / "out" / "tables")
+    assert set(made["backend"]) == {"openai", "recorded"}  # people wrote the others
+    assert set(made["error"]) == {""}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "run.json" for path in files)
+    for content in (done.stdout.encode(), done.stderr.encode(), *(p.read_bytes() for p in files)):
+        for secret in (KEY, "sk-never", "pass-never-seen"):
+            assert secret.encode() not in content
 
 
 def test_a_server_killed_in_mid_run_and_started_again_loses_nothing(
@@ -357,6 +380,13 @@ def test_a_server_that_says_how_long_to_wait_is_given_that_long(
         start = time.monotonic()
         complete(generator, prompts("Why?"), [GREEDY], 0)
         assert time.monotonic() - start >= 0.4
+
+
+def test_a_time_to_wait_may_be_a_date() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert 55 < module._seconds(soon) <= 60
+    assert module._seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0  # has passed
+    assert [module._seconds(told) for told in (None, "", "soon", "-3", "1.5")] == [0, 0, 0, 0, 1.5]
 
 
 def test_what_the_server_refuses_is_a_row_and_is_not_tried_again(

@@ -13,12 +13,14 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from found import NAMES, as_tables, one
+from found import NOTHING as NOTHING_FOUND
 from viewed import unpacked
 
 from propme import personal_data, tables
-from propme.errors import InputError, TableError
-from propme.report import excerpt, findings, headline_table, shown, write_report
+from propme.errors import TableError
+from propme.records import Generation, Match, Prompt, Span, TraceSummary
+from propme.report import answers, excerpt, findings, headline_table, shown, write_report
+from propme.report.wording import date_told
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -52,6 +54,7 @@ def propensity(*rows: dict[str, Any]) -> pd.DataFrame:
         "decoding": "greedy",
         "subset": "all",
         "setting": "generic",
+        "kind": "propensity",
         "capability": "prefix",
         "f_propensity": 0.1,
         "f_capability": 0.3,
@@ -193,7 +196,7 @@ def verdict(**score: Any) -> str:
 def test_a_score_below_one_half() -> None:
     assert verdict() == (
         "With greedy decoding, NVR is 0.300 [0.200, 0.450] under prefix and 0.100 [0.050, 0.200]"
-        " under generic prompts, 3.0 times as much under prefix."
+        " under generic prompts, 3 times as much under prefix."
         " Its propensity score is 0.250 [0.100, 0.400], below 0.5:"
         " the model leaks more under attack than unprompted."
     )
@@ -281,7 +284,7 @@ def test_the_contrast_is_told_of_the_first_metric_of_the_propensity_table(first:
 def test_a_small_metric_is_not_told_as_zero() -> None:
     small = {"value": 0.0004, "low": 0.0, "high": 0.0009}
     (sentence,) = findings(metrics(PREFIX, small), propensity({"f_propensity": 0.0004}), copies())
-    assert "<0.001 [0.000, <0.001] under generic prompts, 750.0 times as much" in sentence
+    assert "<0.001 [0.000, <0.001] under generic prompts, 750 times as much" in sentence
 
 
 def test_numbers_of_the_sentences_are_those_of_the_tables() -> None:
@@ -297,7 +300,8 @@ def test_numbers_of_the_sentences_are_those_of_the_tables() -> None:
         numbers = re.findall(r"\d+\.\d{3}", sentence)
         expected = [c[1], c[0], c[2], p[1], p[0], p[2], pm[1], pm[0], pm[2]]
         assert numbers == [f"{x:.3f}" for x in expected]
-        assert f", {c[1] / p[1]:.1f} times as much under prefix." in sentence
+        (times,) = re.findall(r", ([\d.,]+) times as much under prefix\.", sentence)
+        assert float(times.replace(",", "")) == pytest.approx(c[1] / p[1], rel=0.05)
         leaks_more = ("under attack" in sentence) + ("which includes" in sentence)
         assert leaks_more == 1
 
@@ -510,19 +514,51 @@ def executed(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
+
+
 def make_run(folder: Path) -> Path:
     folder.mkdir()
     for stage in STAGES:
         executed(folder / f"{stage}.ipynb")
     named = {"setting": HOSTILE}
-    tables.write("metrics", metrics(PREFIX, named), folder / "tables")
-    tables.write("propensity", propensity(named), folder / "tables")
-    tables.write("copies", copies({"copies": 0}), folder / "tables")
-    completions = [one({}, text=f"{HOSTILE} anna@example.dk")]
-    for name, table in zip(NAMES, as_tables(completions), strict=True):
+    stored = {
+        "prompts": tables.to_frame(
+            "prompts",
+            [
+                Prompt("p1", "prefix", "capability", HOSTILE, target=HOSTILE, occurs_whole=True),
+                Prompt("p2", HOSTILE, "propensity", HOSTILE, refused=HOSTILE),
+            ],
+        ),
+        "generations": tables.to_frame(
+            "generations",
+            [Generation("g1", "p1", "greedy", 0, 1, HOSTILE, (1,), "stop", 0.0, 1.0, 9)],
+        ),
+        "traces": tables.to_frame("traces", [TraceSummary("g1", **NOTHING_FOUND)]),
+        "spans": tables.to_frame(
+            "spans",
+            [Span("g1", 0, 0, 60, 0, len(HOSTILE), HOSTILE, -9.0, 1, 1, True, segment=0)],
+        ),
+        "matches": tables.to_frame(
+            "matches",
+            [
+                Match(
+                    "g1", 0, 0, 0, HOSTILE, HOSTILE, HOSTILE, 0, HOSTILE, 0, 1, "partial", 0.1, True
+                )
+            ],
+        ),
+        "metrics": metrics(PREFIX, named),
+        "propensity": propensity(named),
+        "copies": copies({"copies": 0}),
+        "breakdown": tables.to_frame("breakdown", [tables._Breakdown("source", HOSTILE, *VALUE)]),
+        "discoverable": tables.to_frame("discoverable", []),
+        "span_lengths": pd.DataFrame(
+            [[HOSTILE, "propensity", "greedy", 9, 3]],
+            columns=list(tables.TABLES["span_lengths"].columns),
+        ),
+    }
+    for name, table in stored.items():
         tables.write(name, table, folder / "tables")
-    (folder / "figures").mkdir()
-    (folder / "figures" / "span_lengths.png").write_bytes(PIXEL)
     record = {
         "started": HOSTILE,
         "parameters": {
@@ -561,8 +597,8 @@ def test_the_front_page_shows_hostile_text_as_text(run: Path) -> None:
     assert not {"script", "iframe", "object", "embed", "link", "form"} & {t for t, _ in page.tags}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     text = " ".join(page.texts)
-    # The setting, in a sentence and in the table; start; an input's name and path; versions.
-    assert text.count(HOSTILE) == 2 + 1 + 2 + 2
+    # The setting, in the answer, a sentence and the table; start; an input: name, path; versions.
+    assert text.count(HOSTILE) == 3 + 1 + 2 + 2
     assert "PropMe: a & <b>" in text
 
 
@@ -604,14 +640,20 @@ def test_a_notebook_is_rendered_with_its_outputs_escaped(run: Path, stage: str) 
 def test_the_front_page_holds_the_run(run: Path) -> None:
     page = page_of(run, "index")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert links == [*(f"{stage}.html" for stage in STAGES), "viewer.html"]
+    expected = {f"{stage}.html" for stage in STAGES} | {"viewer.html", "audit.html"}
+    assert expected | {"tables/metrics.tex", "tables/breakdown.md"} <= set(links)
     assert all((run / "report" / str(link)).is_file() for link in links)
-    (image,) = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,")) == PIXEL
-    assert image["alt"] == "Longest verbatim passages"
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 4
+    for image in images:
+        content = base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,"))
+        assert content.startswith(b"\x89PNG")
+    assert images[-1]["alt"] == "Longest verbatim passages"
+    for suffix in ("png", "svg", "pdf"):
+        assert (run / "report" / "figures" / f"span_lengths.{suffix}").stat().st_size > 1000
     text = " ".join(page.texts)
     for expected in (
-        "3.0 times as much under prefix",
+        "3 times as much under prefix",
         "0.300 [0.200, 0.450]",
         "10 held-out documents",
         "0123456789abcdef",
@@ -622,17 +664,19 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     assert "0123456789abcdef0" not in text
 
 
-def test_the_viewer_leads_back_and_masks_unless_asked_for(run: Path, tmp_path: Path) -> None:
-    viewer = run / "report" / "viewer.html"
-    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
-    assert unpacked(viewer)["texts-0"][0]["text"] == f"{HOSTILE} [e-mail]"
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_the_viewer_leads_back_and_masks_unless_asked_for(tmp_path: Path, asked_for: bool) -> None:
     folder = make_run(tmp_path / "run")
+    generations = tables.read("generations", folder / "tables").assign(text="til anna@example.dk")
+    tables.write("generations", generations, folder / "tables")
     record = json.loads((folder / "run.json").read_text())
-    record["parameters"]["show_personal_data"] = True
+    record["parameters"]["show_personal_data"] = asked_for
     (folder / "run.json").write_text(json.dumps(record))
     write_report(folder, [])
-    plain = unpacked(folder / "report" / "viewer.html")["texts-0"][0]["text"]
-    assert plain == f"{HOSTILE} anna@example.dk"
+    viewer = folder / "report" / "viewer.html"
+    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
+    shown = unpacked(viewer)["texts-0"][0]["text"]
+    assert shown == ("til anna@example.dk" if asked_for else "til [e-mail]")
 
 
 def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
@@ -643,10 +687,16 @@ def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
     assert "There is nothing to compare." in " ".join(page_of(folder, "index").texts)
 
 
+def test_a_notebook_that_is_not_there_is_left_out(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    write_report(folder, [STAGES[0], "3_third"])
+    links = [attributes.get("href") for _, attributes in page_of(folder, "index").tags]
+    assert f"{STAGES[0]}.html" in links
+    assert "3_third.html" not in links
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    with pytest.raises(InputError, match=r"3_third\.ipynb: no such notebook; run it first"):
-        write_report(folder, ["3_third"])
     (folder / "tables" / "copies.parquet").unlink()
     with pytest.raises(TableError, match=r"copies\.parquet: no such table"):
         write_report(folder, [])
@@ -669,3 +719,37 @@ def test_each_control_is_told_as_what_it_is() -> None:
     assert "texts that people wrote, traced in the same way, reach NVR" in " ".join(told)
     assert "prefixes of documents that were never trained on reach NVR" in " ".join(told)
     assert "mine prompts, a control, reach NVR" in " ".join(told)
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+HUMAN = {"setting": "human", "kind": "control"}
+
+
+def test_what_exceeds_the_controls_is_said_to_leak() -> None:
+    # prefix 0.3 [0.2, 0.45], generic 0.1 [0.05, 0.2]: above 0.04, the second not above 0.06.
+    low, high = HUMAN | {"value": 0.04}, HUMAN | {"value": 0.06}
+    assert answers(metrics(PREFIX, {}, low), propensity({})) == [
+        "With greedy decoding, under attack it leaks: prefix 0.300 [0.200, 0.450]; under ordinary"
+        " prompts it leaks: generic 0.100 [0.050, 0.200] (NVR; controls reach NVR 0.040)."
+    ]
+    (sentence,) = answers(metrics(PREFIX, {}, high), propensity({}))
+    assert (
+        "under ordinary prompts it is not shown to leak (NVR; controls reach NVR 0.060)" in sentence
+    )
+
+
+def test_without_a_control_the_answer_says_so() -> None:
+    (sentence,) = answers(metrics(PREFIX, {"low": 0.0}), propensity({}))
+    assert "under ordinary prompts it is not shown to leak" in sentence
+    assert "no control was traced, so what chance reaches is not known" in sentence
+
+
+def test_nothing_measured_has_no_answer() -> None:
+    assert answers(metrics(), propensity()) == []
+
+
+def test_a_date_is_told_as_people_write_it() -> None:
+    assert date_told("2026-01-02T03:04:05+02:00") == "2 January 2026, 01:04 UTC"
+    assert date_told("soon") == "soon"

@@ -1,7 +1,7 @@
 """All four notebooks on a tiny setting, as a user runs them, and what a run leaves behind."""
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,45 +10,16 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import needs_engine
-from tiny import tiny_demo
+from tiny import propme, tiny_demo, tiny_parameters
 
-from propme import records, tables
+from propme import records, runner, tables
 from propme import run as runs
 from propme.errors import InputError, ParameterError, PropMeError, RunError
+from propme.run import folder as folders
+from propme.run import inputs as found_inputs
+from propme.runner import checking
 
 ROOT = Path(__file__).parent.parent
-
-
-def tiny_parameters(output, cache):
-    demo = tiny_demo()
-    return {
-        "output": str(output),
-        "cache": str(cache),
-        "corpus": str(demo.corpus),
-        "heldout": str(demo.heldout),
-        "human": str(demo.human),
-        "model": str(demo.model),
-        "n_prompts": 3,
-        "n_prefix": 2,
-        "strata": [1, 32],
-        "n_mismatched": 2,
-        "n_human": 4,
-        "n_prompt_free": 3,
-        "samples": 2,
-        "max_new_tokens": 20,
-        "bootstrap_rounds": 200,
-    }
-
-
-def propme(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "propme.cli", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +135,44 @@ def test_run_json_tells_what_was_run_with_what(finished):
     assert set(record["tables"]) == set(tables.TABLES)
     assert {"propme", "torch", "transformers", "papermill"} <= set(record["versions"])
     assert all(len(entry["sha256"]) == 64 for entry in record["inputs"].values())
-    assert record["peak_memory_bytes"] > 50e6
+    assert all(s["peak_memory_bytes"] > 50e6 for s in record["stages"].values())
     assert record["generator"]["device"]
+
+
+def test_a_record_tells_nothing_of_the_checkouts_place(finished):
+    folder, _ = finished
+    for path in [folder / "run.json", *folder.glob("*.ipynb")]:
+        assert str(ROOT) not in path.read_text("utf-8"), path
+
+
+def test_a_finished_run_is_verified_and_what_was_changed_is_named(finished, tmp_path):
+    folder, _ = finished
+    done = propme("verify", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "metrics, recomputed: the same" in done.stdout
+    copy = shutil.copytree(folder, tmp_path / "sent")
+    metrics = tables.read("metrics", copy / "tables")
+    tables.write("metrics", metrics.assign(value=metrics["value"] * 1.01), copy / "tables")
+    (copy / "tables" / "spans.parquet").unlink()
+    told = {f.what: f.problem for f in checking.verify(runs.open_run(str(copy))) if f.problem}
+    assert told["table metrics"] == "not as it was written"
+    assert told["table spans"] == "missing"
+    assert "no such table" in told["metrics"]
+
+
+def test_two_runs_are_compared_table_by_table(finished, tmp_path):
+    folder, _ = finished
+    copy = runs.open_run(str(shutil.copytree(folder, tmp_path / "again")))
+    copy.update_record(packages=copy.record["packages"] | {"numpy": "0.1"})
+    first = runs.open_run(str(folder))
+    same = {f.what: f for f in checking.compare_runs(first, copy)}
+    assert {f.problem for f in same.values()} == {""}
+    assert same["package numpy"].note.endswith("is 0.1")
+    prompts = copy.read("prompts")
+    tables.write("prompts", prompts.assign(text=prompts["text"] + "!"), copy.tables)
+    (changed,) = [f for f in checking.compare_runs(first, copy) if f.problem]
+    assert changed.what == "table prompts"
+    assert changed.problem == f"{len(prompts)} of {len(prompts)} rows differ, in text"
 
 
 def test_the_pages_load_nothing_and_show_the_findings(finished):
@@ -238,7 +245,35 @@ def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch
         text_field="text",
         id_field="id",
     )
-    assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index"]
+    assert list(inputs.index) == ["corpus", "heldout", "human", "model", "index", "tokenizer"]
+
+
+def test_an_index_that_several_want_at_once_is_built_once(tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+import propme.index
+from propme.run.inputs import _ensure_index
+build = propme.index.build_index
+def counted(*given):
+    with open({str(tmp_path / "built")!r}, "a") as file:
+        file.write("x")
+    return build(*given)
+propme.index.build_index = counted
+sys.stdin.readline()
+corpus, cache = Path({str(tiny_demo().corpus)!r}), Path({str(tmp_path / "cache")!r})
+print(_ensure_index(corpus, "hash", "bytes", ("text", "id"), cache))
+"""
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(3)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    folders_found = {process.communicate(timeout=120)[0] for process in processes}
+    assert len(folders_found) == 1
+    assert (tmp_path / "built").read_text() == "x"
+    assert not any(process.returncode for process in processes)
 
 
 @pytest.mark.parametrize(
@@ -263,14 +298,14 @@ def test_a_wrong_parameter_of_a_file_names_the_file(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text("sedd: 1\n")
     with pytest.raises(ParameterError, match=r"p\.yaml: unknown parameter 'sedd'.*'seed'"):
-        runs.effective_parameters([file], {}, None)
+        runner.effective_parameters([file], {}, None)
 
 
 def test_later_files_and_single_parameters_win(tmp_path):
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text("seed: 1\nsamples: 1\ntemperature: 1e-1\n")
     second.write_text("samples: 2\n")
-    effective = runs.effective_parameters([first, second], {"max_new_tokens": 7}, "somewhere")
+    effective = runner.effective_parameters([first, second], {"max_new_tokens": 7}, "somewhere")
     assert (effective["seed"], effective["samples"], effective["max_new_tokens"]) == (1, 2, 7)
     assert effective["temperature"] == 0.1
     assert effective["output"] == "somewhere"
@@ -315,7 +350,7 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
 )
 def test_a_value_that_a_later_notebook_would_refuse_is_refused_at_once(given, message):
     with pytest.raises(PropMeError, match=message):
-        runs.effective_parameters([], given, None)
+        runner.effective_parameters([], given, None)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
@@ -324,7 +359,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     thesis.write_text("mine")
     for output in (tmp_path / "paper", ROOT, ROOT / "notebooks"):
         with pytest.raises(RunError, match="holds other things"):
-            runs.run([], output=str(output))
+            runner.run([], output=str(output))
     assert thesis.read_text() == "mine"
     assert runs.notebook_path("1_prompts").is_file()
 
@@ -344,7 +379,7 @@ def test_what_came_of_another_table_is_removed_with_it(tmp_path):
 
 def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
     with pytest.raises(InputError, match="belong together"):
-        runs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
+        found_inputs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_generation(finished, parameter_file, tmp_path):
@@ -371,7 +406,7 @@ def test_an_index_of_another_corpus_is_refused(finished, tmp_path):
     folder, _ = finished
     inputs = json.loads((folder / "run.json").read_text())["inputs"]
     with pytest.raises(InputError, match="built from another corpus"):
-        runs._require_same_corpus(
+        found_inputs._require_same_corpus(
             Path(inputs["index"]["path"]), inputs["heldout"]["path"], inputs["heldout"]["sha256"]
         )
 
@@ -408,6 +443,16 @@ def test_without_a_model_the_tokenizer_of_the_index_must_be_named(tmp_path):
         )
 
 
+def test_notebooks_are_kept_without_what_a_run_puts_in_them():
+    for stage in runs.STAGES:
+        notebook = json.loads(runs.notebook_path(stage).read_text("utf-8"))
+        assert "papermill" not in notebook["metadata"]
+        for cell in notebook["cells"]:
+            assert not cell.get("outputs")
+            assert cell.get("execution_count") is None
+            assert "papermill" not in cell["metadata"]
+
+
 def test_cells_of_the_notebooks_have_ids_of_their_own():
     for stage in runs.STAGES:
         cells = json.loads(runs.notebook_path(stage).read_text("utf-8"))["cells"]
@@ -433,9 +478,36 @@ def test_metrics_are_recomputed_from_stored_tables(finished, tmp_path):
     done = propme("metrics", "--tables", folder / "tables", "--output", tmp_path, "--rounds", "200")
     assert done.returncode == 0, done.stderr
     assert "prefix" in done.stdout
-    for name in runs._TABLES_OF_STAGES[-1]:
+    for name in folders.TABLES_OF_STAGES[-1]:
         again, stored = (tables.read(name, f) for f in (tmp_path, folder / "tables"))
         pd.testing.assert_frame_equal(again, stored)
     missing = propme("metrics", "--tables", tmp_path / "nowhere")
     assert missing.returncode == 1
     assert "no such table" in missing.stderr
+
+
+def test_the_report_is_made_again_from_tables_alone(finished, tmp_path):
+    folder, _ = finished
+    copy = tmp_path / folder.name
+    shutil.copytree(folder / "tables", copy / "tables")
+    shutil.copy(folder / "run.json", copy)
+    done = propme("report", copy)
+    assert done.returncode == 0, done.stderr
+    assert (copy / "report" / "index.html").is_file()
+    for name in ("tables/metrics.tex", "tables/propensity.md", "audit.md"):
+        assert (copy / "report" / name).read_text() == (folder / "report" / name).read_text()
+
+
+def test_a_folder_that_is_no_run_has_no_report(tmp_path):
+    done = propme("report", tmp_path)
+    assert done.returncode == 1
+    assert "no folder of a run: it has no run.json" in done.stderr
+
+
+def test_the_pages_tell_the_parameters_of_this_run_and_no_other(finished):
+    folder, _ = finished
+    page = (folder / "report" / "index.html").read_text()
+    assert "2 a prompt at temperature 0.8, top-p 1.0." in page
+    assert "At most 20 new tokens." in page
+    audit = (folder / "report" / "audit.md").read_text()
+    assert "| sampled | generic | 6 | 0 | 0.8 | 1 | 20 |" in audit  # 3 prompts, 2 samples

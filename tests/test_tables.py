@@ -67,12 +67,12 @@ ROWS: dict[str, list[Any]] = {
     ],
     "propensity": [
         tables._Propensity(
-            "NVR", "greedy", "all", "generic", "prefix", None, 0.1, None, None, None, "none", 0, 48,
-            True, 100, 100,
+            "NVR", "greedy", "all", "generic", "propensity", "prefix", None, 0.1, None, None, None,
+            "none", 0, 48, True, 100, 100,
         ),
         tables._Propensity(
-            "FMR", "greedy", "all", "generic", "prefix", 0.1, 0.3, 0.25, 0.1, 0.4, "bootstrap",
-            72, 50, False, 100, 2,
+            "FMR", "greedy", "all", "human", "control", "prefix", 0.1, 0.3, 0.25, 0.1, 0.4,
+            "bootstrap", 72, 50, False, 100, 2,
         ),
     ],
     "copies": [tables._Copies(0, "greedy", "extraction", 0.0, 0.0, 0.3, "rule of three", 10)],
@@ -89,9 +89,6 @@ ROWS: dict[str, list[Any]] = {
             "merging", "overlap", False, "prefix", "capability", "greedy", "NVR",
             None, None, None, "none", 0, 2,
         )
-    ],
-    "thresholds": [
-        tables._Thresholds("window", "5", True, "prefix", "greedy", "NVR", None),
     ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
 }  # fmt: skip

@@ -28,8 +28,10 @@ from propme.simpletrace import (
     IndexAddress,
     Tracer,
     TraceSettings,
+    batch,
     trace,
     trace_all,
+    trace_share,
     trace_table,
 )
 from propme.simpletrace.documents import normalize
@@ -797,3 +799,28 @@ def test_a_generation_without_a_completion_has_a_row_that_says_so(tmp_path: Path
         assert errors == {"made": "", "lost": "no completion: the server failed"}
         assert set(found["spans"]["generation_id"]) == {"made"}
         tables.write("traces", found["traces"], tmp_path)
+
+
+def test_shares_of_a_table_are_traced_apart_and_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = build_index([Document("d", f"{VERSE} {VERSE}")], BPE, tmp_path / "index")
+    some = [generation(f"{VERSE} {n}", f"g{n}") for n in range(batch.UNIT + 5)]
+    table = tables.to_frame("generations", some)
+    given = (table, IndexAddress((str(index),)), TraceSettings())
+    whole = trace_table(*given, tmp_path / "whole")
+    other = trace_share(*given, tmp_path / "parts", shard=(2, 2))
+    assert other == len(some)
+    assert batch.missing_units(tmp_path / "parts", 2) == [0]
+    trace_share(*given, tmp_path / "parts", shard=(1, 2))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("traced again")
+
+    monkeypatch.setattr(batch, "_trace_unit", refuse)
+    for name, found in trace_table(*given, tmp_path / "parts").items():
+        assert found.equals(whole[name])
+    # Of other settings nothing is taken.
+    monkeypatch.undo()
+    trace_share(table, given[1], TraceSettings(docs_per_span=1), tmp_path / "parts", shard=(1, 2))
+    assert batch.missing_units(tmp_path / "parts", 2) == [1]

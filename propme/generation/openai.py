@@ -1,57 +1,37 @@
 """Generation by any server that speaks OpenAI's protocol: vLLM, llama.cpp, TGI, transformers serve.
 
-The key is read from OPENAI_API_KEY and the address from OPENAI_BASE_URL, and from nowhere else.
-Neither the key nor credentials in the address are in anything that is told or kept; errors of the
-client, which could quote both, are not passed on.
+What a server can do is found out by trying it; `propme.generation.server` does the requests.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from typing import Any
-from urllib.parse import quote, urlsplit
 
-from propme.errors import InputError, ParameterError, PropMeError, ServerError
+from propme.errors import InputError, ParameterError, ServerError
 from propme.generation.protocol import Made, Task, readable
 from propme.generation.scoring import Pair, Score
+from propme.generation.server import (
+    CHAT,
+    COMPLETIONS,
+    PassingError,
+    RefusedError,
+    Server,
+    choice_of,
+    log_probabilities,
+    n_prompt_tokens,
+    text_of,
+)
 from propme.model_tokenizer import ModelTokenizer
 from propme.records import Decoding, Generation, Prompt
 
 #: Ways in which servers are told not to add settings of their own; the first one accepted is used.
 STYLES = ("plain fields", "generation_config", "none")
-
-#: Seconds before the first repetition of a request, doubled each time up to the longest.
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
-
-#: Longest time in which one completion must have come, and a connection be made, in seconds.
-_TIMEOUT, _CONNECT_TIMEOUT = 900.0, 10.0
-
-_COMPLETIONS, _CHAT = "/completions", "/chat/completions"
-_MOST_TOLD = 300
-
-
-class _RefusedError(PropMeError):
-    """The server will not answer this request, however often it is asked."""
-
-    def __init__(self, status: int, told: str) -> None:
-        self.status = status
-        super().__init__(f"the server refused it ({status}): {told}")
-
-
-class _PassingError(PropMeError):
-    """The server did not answer this request now; ``lost``: it could not be reached."""
-
-    def __init__(self, told: str, lost: bool = False, after: float = 0.0) -> None:
-        self.lost, self.after = lost, after
-        super().__init__(told)
 
 
 @dataclass(frozen=True)
@@ -113,17 +93,8 @@ class OpenAIGenerator:
     ) -> None:
         if concurrency < 1:
             raise ParameterError(f"concurrency must be at least 1, not {concurrency}")
-        self._concurrency, self._patience = concurrency, patience
-        self._key = os.environ.get("OPENAI_API_KEY", "")
-        self._url = os.environ.get("OPENAI_BASE_URL", "")
-        if not self._url:
-            raise ParameterError(
-                "the environment variable OPENAI_BASE_URL is not set; it is the server's address,"
-                " such as http://localhost:8000/v1"
-            )
-        self._client = _client(self._url, self._key)
-        self._stopped = threading.Event()
-        self._n_repeated = 0
+        self._concurrency = concurrency
+        self._server = Server(patience)
         self.tokenizer = _tokenizer(tokenizer, trust_remote_code)
         self._model = self._served(model)
         self._form = self._probe_completions()
@@ -141,7 +112,7 @@ class OpenAIGenerator:
         return {
             "backend": "openai",
             "model": self._model,
-            "server": _without_credentials(self._url),
+            "server": self._server.address,
             "concurrency": self._concurrency,
             "prompts as": "chat messages only"
             if form is None
@@ -153,7 +124,7 @@ class OpenAIGenerator:
 
     def noticed(self) -> dict[str, Any]:
         """What was noticed while generating: requests that were repeated."""
-        return {"requests that had to be repeated": self._n_repeated}
+        return {"requests that had to be repeated": self._server.n_repeated}
 
     def given(self, prompt: Prompt, max_new_tokens: int) -> tuple[int, ...] | str:
         """Token ids of a prompt, or its text where the server takes no ids or makes the chat.
@@ -191,7 +162,7 @@ class OpenAIGenerator:
             finished has been yielded before.
         """
         tasks = iter([task for batch in batches for task in batch])
-        self._stopped.clear()
+        self._server.stopped.clear()
         n_failed = 0
         pool = ThreadPoolExecutor(self._concurrency)
         try:
@@ -205,12 +176,12 @@ class OpenAIGenerator:
                 if n_failed >= 2 * self._concurrency:
                     lost = lost or self._hopeless(made[-1].generation.error)
                 if lost:
-                    self._stopped.set()
+                    self._server.stopped.set()
                     yield from ([one] for one in _results(wait(running).done)[0])
                     raise lost
                 running |= {pool.submit(self._made, t) for t in islice(tasks, len(done))}
         finally:
-            self._stopped.set()  # whoever waits to ask again need not
+            self._server.stopped.set()  # whoever waits to ask again need not
             pool.shutdown(wait=False, cancel_futures=True)
 
     def can_score(self, decoding: Decoding) -> bool:
@@ -238,11 +209,11 @@ class OpenAIGenerator:
         }
         try:
             return Made(task, self._generation(task, columns))
-        except _RefusedError as error:
+        except RefusedError as error:
             if error.status == 404:  # it was there before
                 raise ServerError(f"{error}; what is finished is kept, so start again") from None
             return Made(task, task.failed(str(error), **columns))
-        except _PassingError as error:
+        except PassingError as error:
             if error.lost:
                 raise ServerError(f"{error}; what is finished is kept, so start again") from None
             return Made(task, task.failed(str(error), **columns), passing=True)
@@ -250,15 +221,15 @@ class OpenAIGenerator:
     def _generation(self, task: Task, columns: dict[str, Any]) -> Generation:
         style = self._chat_style if task.prompt.chat else self._form and self._form.style
         body = self._body(task.decoding, task.seed, style or "none")
-        path = _COMPLETIONS
+        path = COMPLETIONS
         if task.prompt.chat:
-            path = _CHAT
+            path = CHAT
             body["messages"] = [{"role": "user", "content": task.given}]
         else:
             body["prompt"] = list(task.given) if isinstance(task.given, tuple) else task.given
-        answer = self._answer(path, body)
-        choice = _choice(answer)
-        text, note = readable(_text(choice))
+        answer = self._server.answer(path, body)
+        choice = choice_of(answer)
+        text, note = readable(text_of(choice))
         reason = choice.get("finish_reason")
         notes = [note, self._count_told(task, answer)]
         if reason not in ("stop", "length"):
@@ -279,7 +250,7 @@ class OpenAIGenerator:
 
     def _count_told(self, task: Task, answer: dict[str, Any]) -> str:
         """What is wrong with the server's number of prompt tokens; empty: nothing that is known."""
-        counted = _n_prompt_tokens(answer)
+        counted = n_prompt_tokens(answer)
         if counted is None or self.tokenizer is None or task.prompt.chat:
             return ""
         expected = len(self.tokenizer.prompt_ids(task.prompt))
@@ -321,12 +292,12 @@ class OpenAIGenerator:
     def _served(self, model: str) -> str:
         """The model's name, checked against what the server says it serves, if it says so."""
         try:
-            answer = self._answer("/models", None)
-        except _RefusedError as error:
+            answer = self._server.answer("/models", None)
+        except RefusedError as error:
             if model:
                 return model
             raise ServerError(f"{error}; name the model with served_model") from None
-        except _PassingError as error:
+        except PassingError as error:
             raise ServerError(str(error)) from None
         listed = answer.get("data")
         names = [str(m.get("id")) for m in listed] if isinstance(listed, list) else []
@@ -346,14 +317,14 @@ class OpenAIGenerator:
                 if style == "generation_config" and not self.tokenizer:
                     continue
                 try:
-                    n = self._probe(_COMPLETIONS, style, prompt=self._sample(as_tokens))
-                except _RefusedError as error:
+                    n = self._probe(COMPLETIONS, style, prompt=self._sample(as_tokens))
+                except RefusedError as error:
                     if error.status == 404:
                         return None
                     refusal = error
                     continue
                 if as_tokens and n not in (None, len(self._sample(True))):
-                    refusal = _RefusedError(200, f"it read token ids as {n} tokens")
+                    refusal = RefusedError(200, f"it read token ids as {n} tokens")
                     break
                 return _Form(as_tokens, style, "" if as_tokens else self._start(n, style))
         raise ServerError(f"the server takes no request for a completion: {refusal}")
@@ -364,8 +335,8 @@ class OpenAIGenerator:
             if style == "generation_config" and not self.tokenizer:
                 continue
             try:
-                self._probe(_CHAT, style, messages=[{"role": "user", "content": "a"}])
-            except _RefusedError as error:
+                self._probe(CHAT, style, messages=[{"role": "user", "content": "a"}])
+            except RefusedError as error:
                 refusal = error
                 continue
             return style
@@ -383,7 +354,7 @@ class OpenAIGenerator:
         if n_counted != own:
             return ""
         start = self.tokenizer.start_text
-        with_start = self._probe(_COMPLETIONS, style, prompt=start + "a")
+        with_start = self._probe(COMPLETIONS, style, prompt=start + "a")
         return start if with_start == own + 1 else ""
 
     def _start_told(self) -> str:
@@ -399,22 +370,22 @@ class OpenAIGenerator:
         """Have one token made; the server's count of prompt tokens, if it tells."""
         body = self._body(Decoding("probe", 0.0, 1.0, 1, 1), 0, style) | prompt
         try:
-            answer = self._answer(path, body)
-        except _PassingError as error:
+            answer = self._server.answer(path, body)
+        except PassingError as error:
             raise ServerError(str(error)) from None
         try:
-            _text(_choice(answer))
-        except _PassingError as error:  # as where a list of tokens is taken for several prompts
-            raise _RefusedError(200, str(error)) from None
-        return _n_prompt_tokens(answer)
+            text_of(choice_of(answer))
+        except PassingError as error:  # as where a list of tokens is taken for several prompts
+            raise RefusedError(200, str(error)) from None
+        return n_prompt_tokens(answer)
 
     def _probe_scoring(self, tokenizer: ModelTokenizer) -> str:
         """By which field the server tells log-probabilities of a prompt; empty: by none."""
         ids = tokenizer.encode("a a a")
         for way in ("prompt_logprobs", "echo"):
             try:
-                _log_probabilities(self._scored(ids, way), way, ids)
-            except (_RefusedError, _PassingError):
+                log_probabilities(self._scored(ids, way), way, ids)
+            except (RefusedError, PassingError):
                 continue
             return way
         return ""
@@ -424,94 +395,17 @@ class OpenAIGenerator:
         body |= (
             {"prompt_logprobs": 1} if way == "prompt_logprobs" else {"echo": True, "logprobs": 1}
         )
-        return _choice(self._answer(_COMPLETIONS, body))
+        return choice_of(self._server.answer(COMPLETIONS, body))
 
     def _score(self, pair: Pair) -> Score:
         ids = [*pair.prefix, *pair.suffix]
         way = self._scoring or ""
         try:
-            found = _log_probabilities(self._scored(ids, way), way, ids)
-        except (_RefusedError, _PassingError) as error:
+            found = log_probabilities(self._scored(ids, way), way, ids)
+        except (RefusedError, PassingError) as error:
             raise ServerError(f"a continuation could not be scored: {error}") from None
         own = found[len(pair.prefix) :]
         return Score(min(0.0, sum(p for p, _ in own)), sum(first for _, first in own))
-
-    # --- requests ---------------------------------------------------------------------------------
-
-    def _answer(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        """What the server answers; asked again, ever more slowly, while it may yet do so."""
-        deadline = time.monotonic() + self._patience
-        pause = _FIRST_WAIT
-        while True:
-            try:
-                return self._ask(path, body)
-            except _PassingError as error:
-                pause = max(min(pause, _LONGEST_WAIT), error.after)
-                over = time.monotonic() + pause > deadline
-                if over or self._stopped.wait(pause):
-                    raise
-                self._n_repeated += 1
-                pause *= 2
-
-    def _ask(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        """One request.
-
-        Raises
-        ------
-        ServerError
-            The key is not accepted.
-        """
-        import openai
-
-        try:
-            content = self._request(path, body).http_response.content
-        except openai.APITimeoutError:
-            raise _PassingError("the server did not answer in time") from None
-        except openai.APIConnectionError:
-            where = _without_credentials(self._url)
-            raise _PassingError(
-                f"the server at {where} cannot be reached (OPENAI_BASE_URL)", lost=True
-            ) from None
-        except openai.APIStatusError as error:
-            raise self._of_status(error.status_code, error.response) from None
-        try:
-            answer = json.loads(content)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise _PassingError("the server's answer is no JSON object")
-        return answer
-
-    def _request(self, path: str, body: dict[str, Any] | None) -> Any:
-        """What the client has of an answer before it takes it apart."""
-        if body is None:
-            return self._client.models.with_raw_response.list()
-        fields = dict(body)
-        wanted = ("model", "messages" if path == _CHAT else "prompt")
-        named = {name: fields.pop(name) for name in wanted}
-        client = self._client.chat if path == _CHAT else self._client
-        return client.completions.with_raw_response.create(**named, extra_body=fields)
-
-    def _of_status(self, status: int, response: Any) -> PropMeError:
-        told = self._scrubbed(_message(response))
-        where = _without_credentials(self._url)
-        if status in (401, 403):  # such an answer likes to quote the key, so it is not told
-            return ServerError(
-                f"the server at {where} does not accept the key ({status}); see the environment"
-                " variable OPENAI_API_KEY"
-            )
-        if status in (408, 409, 425, 429) or status >= 500:
-            after = _seconds(response.headers.get("retry-after"))
-            return _PassingError(f"the server failed ({status}): {told}", after=after)
-        return _RefusedError(status, told)
-
-    def _scrubbed(self, text: str) -> str:
-        """Text of a server without the key and the credentials of the address."""
-        parts = urlsplit(self._url)
-        for secret in (self._key, parts.password, parts.username, parts.query):
-            for spelled in {secret or "", quote(secret or "", safe="")} - {""}:
-                text = text.replace(spelled, "...")
-        return text[:_MOST_TOLD]
 
     def _hopeless(self, last: str) -> ServerError:
         n = 2 * self._concurrency
@@ -519,26 +413,6 @@ class OpenAIGenerator:
             f"the last {n} requests all failed, the last one so: {last}; what is finished is kept,"
             " so start again"
         )
-
-
-def _client(url: str, key: str) -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise ParameterError(
-            "backend 'openai' is not installed: pip install 'propme[openai]'"
-        ) from None
-    try:
-        return openai.OpenAI(
-            base_url=url,
-            api_key=key or "none",  # servers of one's own want none
-            max_retries=0,
-            timeout=openai.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT),
-        )
-    except Exception as error:  # it may quote the address
-        raise ParameterError(
-            f"the address in OPENAI_BASE_URL cannot be used ({type(error).__name__})"
-        ) from None
 
 
 def _tokenizer(name: str, trust_remote_code: bool) -> ModelTokenizer | None:
@@ -562,88 +436,3 @@ def _results(done: set[Future[Made]]) -> tuple[list[Made], ServerError | None]:
         else:
             raise error
     return made, lost
-
-
-def _without_credentials(url: str) -> str:
-    """An address without user, password, query and fragment."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        port = ""
-    return f"{parts.scheme}://{host}{port}{parts.path}"
-
-
-def _message(response: Any) -> str:
-    """What a server says of an error, in one line."""
-    try:
-        answer = json.loads(response.content)
-    except (ValueError, AttributeError, RuntimeError):
-        return " ".join(str(getattr(response, "text", "")).split())
-    inner = answer.get("error", answer) if isinstance(answer, dict) else answer
-    if isinstance(inner, dict):
-        inner = inner.get("message") or inner.get("detail") or inner
-    return " ".join(str(inner).split())
-
-
-def _seconds(header: str | None) -> float:
-    """Seconds of a Retry-After header; 0 where there is none, or a date."""
-    try:
-        return max(0.0, float(header or 0))
-    except ValueError:
-        return 0.0
-
-
-def _choice(answer: dict[str, Any]) -> dict[str, Any]:
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        raise _PassingError("the server's answer holds not one completion")
-    choice: dict[str, Any] = choices[0]
-    return choice
-
-
-def _text(choice: dict[str, Any]) -> str:
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    if text is None and isinstance(message, dict):
-        return ""  # a chat answer without content
-    if not isinstance(text, str):
-        raise _PassingError("the server's answer holds no text")
-    return text
-
-
-def _n_prompt_tokens(answer: dict[str, Any]) -> int | None:
-    usage = answer.get("usage")
-    counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return counted if isinstance(counted, int) else None
-
-
-def _log_probabilities(
-    choice: dict[str, Any], way: str, ids: Sequence[int]
-) -> list[tuple[float, bool]]:
-    """Of each of a prompt's tokens: its log-probability, and whether it is the likeliest.
-
-    The first token has none: nothing comes before it.
-    """
-    try:
-        if way == "prompt_logprobs":
-            told = choice["prompt_logprobs"][1 : len(ids)]
-            chosen = [each[str(ids[k])] for k, each in enumerate(told, 1)]
-            found = [(float(each["logprob"]), each["rank"] == 1) for each in chosen]
-        else:
-            logprobs = choice["logprobs"]
-            own, top = (
-                logprobs["token_logprobs"][1 : len(ids)],
-                logprobs["top_logprobs"][1 : len(ids)],
-            )
-            found = [
-                (float(p), float(p) >= max(map(float, best.values())))
-                for p, best in zip(own, top, strict=True)
-            ]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise _PassingError("the server tells no log-probabilities of the prompt") from None
-    if len(found) != len(ids) - 1:
-        raise _PassingError("the server tells log-probabilities of a part of the prompt only")
-    return [(0.0, True), *found]

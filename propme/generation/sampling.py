@@ -12,6 +12,9 @@ from propme.records import Decoding
 if TYPE_CHECKING:
     import torch
 
+#: Far above what the order of summation changes in the mass of a nucleus.
+_SLACK = 1e-3
+
 
 def warpers(decoding: Decoding) -> list[Any]:
     """What turns the logits of a model into those of a sampled decoding, in transformers' order."""
@@ -103,9 +106,22 @@ def log_probability(logits: torch.Tensor, ids: torch.Tensor, decoding: Decoding)
     """
     if decoding.temperature == 0:
         return 0.0 if bool((logits.argmax(-1) == ids).all()) else float("-inf")
+    if decoding.top_p < 1 and _surely_cut_off(logits, ids, decoding):
+        return float("-inf")
     scores = logits
     for warper in warpers(decoding):
         scores = warper(None, scores)
     scores = (scores.cpu() if scores.device.type == "mps" else scores).double()
     chosen = scores.gather(-1, ids.to(scores.device)[:, None])[:, 0]
     return min(0.0, float((chosen - scores.logsumexp(-1)).sum()))
+
+
+def _surely_cut_off(logits: torch.Tensor, ids: torch.Tensor, decoding: Decoding) -> bool:
+    """Whether some token lies clearly outside its nucleus: likelier ones have more than its mass.
+
+    Tells it of most continuations that are not memorised, without sorting the vocabulary.
+    """
+    probabilities = (logits / decoding.temperature).softmax(-1)
+    own = probabilities.gather(-1, ids[:, None])
+    likelier = (probabilities * (probabilities > own)).sum(-1)
+    return bool((likelier > decoding.top_p + _SLACK).any())

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer as Backend
 from propme.errors import BrokenIndexError, InputError
 from propme.index.kernels import spelt
 from propme.index.word_boundaries import Cuts, cuts_of
+from propme.model_tokenizer import ModelTokenizer
 
 if TYPE_CHECKING:
     from propme.index.word_merging import WordMerges
@@ -45,11 +46,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, name_or_path: str) -> Tokenizer:
-        """Load from a ``tokenizer.json``, a folder that holds one, or a name on the hub.
+        """Load from a ``tokenizer.json``, a folder that holds one, a GGUF file, or by name of hub.
 
         ``bytes`` is the tokenizer that is none: `ByteTokenizer`.
         """
         path = Path(name_or_path)
+        if path.suffix.lower() == ".gguf":
+            return cls(ModelTokenizer.load(name_or_path).fast)
         file = path / "tokenizer.json" if path.is_dir() else path
         if name_or_path == BYTES or (file.is_file() and file.read_bytes() == _BYTES_FILE):
             return ByteTokenizer()

@@ -7,6 +7,7 @@ from propme.simpletrace.batch import (
     read_parts,
     trace_all,
     trace_into,
+    trace_share,
     trace_table,
 )
 from propme.simpletrace.trace import Tracer, TraceSettings, trace
@@ -23,6 +24,7 @@ __all__ = [
     "trace",
     "trace_all",
     "trace_into",
+    "trace_share",
     "trace_table",
     "trace_variants",
 ]

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from propme import tables
 from propme.degenerate import is_degenerate, zlib_ratio
 from propme.errors import BrokenIndexError, InputError, ParameterError
-from propme.files import sha256_of, write_whole
+from propme.files import alone, sha256_of, write_whole
 from propme.index import Index, open_index
 from propme.index.layout import MANIFEST
 from propme.index.mapped import MappedIndex
@@ -132,17 +132,43 @@ def trace_table(
 
     A generation of which there is no completion has a row in ``traces`` that says so.
     """
+    n_texts = trace_share(generations, address, settings, parts, workers)
+    found = read_parts(parts, count_units(n_texts))
+    without = generations[generations["error"] != ""]
+    errors = zip(without["generation_id"], without["error"], strict=True)
+    return _with_errors(found, list(errors), settings)
+
+
+def trace_share(
+    generations: pd.DataFrame,
+    address: IndexAddress,
+    settings: TraceSettings,
+    parts: Path,
+    workers: Workers | None = None,
+    shard: tuple[int, int] = (1, 1),
+) -> int:
+    """Trace the K-th of N shares of the table ``generations`` into ``parts``, as `trace_table`.
+
+    Parts of other generations, of another index or of other settings are removed first. Shares may
+    be traced at the same time.
+
+    Returns
+    -------
+    int
+        How many texts all shares have together.
+    """
     written = generations[generations["error"] == ""]
     texts = list(zip(written["generation_id"], written["text"], strict=True))
     key = key_of(texts, address.identity(), asdict(settings))
     marker = parts / "key"
-    if marker.is_file() and marker.read_text(encoding="utf-8") != key:
-        shutil.rmtree(parts)
-    trace_into(parts, key, texts, len(texts), address, settings, workers)
-    found = read_parts(parts, count_units(len(texts)))
-    without = generations[generations["error"] != ""]
-    errors = zip(without["generation_id"], without["error"], strict=True)
-    return _with_errors(found, list(errors), settings)
+    parts.parent.mkdir(parents=True, exist_ok=True)
+    with alone(parts):
+        if marker.is_file() and marker.read_text(encoding="utf-8") != key:
+            shutil.rmtree(parts)
+        parts.mkdir(exist_ok=True)
+        _claim(parts, key)
+    trace_into(parts, key, texts, len(texts), address, settings, workers, shard)
+    return len(texts)
 
 
 def _with_errors(

@@ -12,13 +12,11 @@ from found import FOUND, FULL, as_tables, frame_of, one, row_of, rows_of, ten
 
 from propme import tables
 from propme.errors import MetricError
-from propme.measurements import (
-    SUBSETS,
+from propme.measurements import SUBSETS, filter_table, measured_generations
+from propme.metric_tables import (
     breakdown_table,
     copies_table,
-    filter_table,
     in_buckets,
-    measured_generations,
     metric_table,
     propensity_table,
     span_length_table,
@@ -332,9 +330,12 @@ def test_propensity_table_is_the_table_propensity(tmp_path: Path) -> None:
     table = propensity_table(frame_of(rows), rounds=ROUNDS)
     tables.write("propensity", table, tmp_path)
     written = tables.read("propensity", tmp_path)
-    # 2 metrics, 2 decodings, 6 subsets, 2 propensity settings; a control has no score.
-    assert len(written) == 48
-    assert set(written["setting"]) == {"generic", "specific"}
+    # 2 metrics, 2 decodings, 6 subsets, 2 propensity settings and a control.
+    assert len(written) == 72
+    kinds = dict(zip(written["setting"], written["kind"], strict=True))
+    assert kinds == {
+        "generic": "propensity", "specific": "propensity", "mismatched_prefix": "control"
+    }  # fmt: skip
     assert set(written["capability"]) == {"prefix"}
     assert set(written["subset"]) == set(SUBSETS)
 

@@ -1,0 +1,40 @@
+"""The command ``propme``: a module for each group of commands, which adds its own to the parser."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from propme import __version__
+from propme.cli import indexing, measuring, running, tracing
+from propme.errors import PropMeError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit status: 0, 1 after an error that was told, 130 on Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except PropMeError as error:
+        print(f"propme: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"propme: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("propme: interrupted; what was finished is kept", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="propme",
+        description="Does a language model leak its training data, or could it only be made to?",
+    )
+    parser.add_argument("--version", action="version", version=f"propme {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for group in (running, measuring, tracing, indexing):
+        group.add(commands)
+    return parser

@@ -1,0 +1,111 @@
+"""Tables for papers and spreadsheets: each in full as CSV, and as read in LaTeX and Markdown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from propme import metric_tables
+from propme.files import write_whole
+from propme.report import wording
+
+#: Tables of a run that are exported, and how people read them.
+READ: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "metrics": wording.headline_table,
+    "propensity": wording.propensity_scores,
+    "copies": wording.copies_curve,
+    "breakdown": wording.breakdown,
+    "discoverable": wording.tries_table,
+    "span_lengths": metric_tables.in_buckets,
+}
+
+#: First signs of a cell that a spreadsheet would take for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+_LATEX_NOTE = "% \\usepackage{booktabs,longtable} and \\usepackage[T1]{fontenc}\n"
+
+#: Rows of a table that still fits on a page.
+_ON_A_PAGE = 35
+
+
+def write_exports(stored: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write each of `READ` as ``.csv``, ``.tex`` and ``.md``.
+
+    Parameters
+    ----------
+    stored : mapping of str to DataFrame
+        The run's tables by name.
+    folder : Path
+        What is in it, such as tables of an earlier report, is removed.
+
+    Returns
+    -------
+    list of Path
+        The files. A table without a row has a ``.csv`` with its columns, and nothing to read.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    written = []
+    for name, read in READ.items():
+        table = stored[name]
+        texts = {"csv": as_csv(table)}
+        if len(table):
+            shown = read(table)
+            texts |= {"tex": as_latex(shown), "md": as_markdown(shown)}
+        for suffix, text in texts.items():
+            write_whole(folder / f"{name}.{suffix}", text)
+            written.append(folder / f"{name}.{suffix}")
+    return written
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    """All rows and columns; before a text that a spreadsheet would evaluate, an apostrophe."""
+    return str(table.map(_no_formula).to_csv(index=False, lineterminator="\n"))
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def as_latex(table: pd.DataFrame) -> str:
+    """A ``tabular`` with booktabs' rules, texts escaped; ``longtable`` if it needs more pages."""
+    style = table.map(_written).style.hide(axis="index")
+    style = style.format(escape="latex").format_index(escape="latex", axis=1)
+    is_long = len(table) > _ON_A_PAGE
+    return _LATEX_NOTE + str(
+        style.to_latex(
+            hrules=True,
+            column_format="l" * len(table.columns),
+            environment="longtable" if is_long else None,
+        )
+    )
+
+
+def as_markdown(table: pd.DataFrame) -> str:
+    """A table of GitHub's Markdown in which texts are text."""
+    rows = [list(table.columns), ["---"] * len(table.columns)]
+    rows += [[escaped(cell) for cell in row] for row in cells(table)]
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+
+
+def cells(table: pd.DataFrame) -> list[list[str]]:
+    """Rows of a table, each cell on one line."""
+    return [[_written(cell) for cell in row] for row in table.astype(object).to_numpy().tolist()]
+
+
+def _written(value: Any) -> str:
+    """A cell on one line; a number as the notebooks show it."""
+    if isinstance(value, float):
+        return "" if pd.isna(value) else f"{value:.3f}".rstrip("0").rstrip(".")
+    return "" if value is None or value is pd.NA else " ".join(str(value).split())
+
+
+def escaped(text: str) -> str:
+    """A text that Markdown shows as it is, and that no tag, link or picture can come of."""
+    for sign in "\\`*|":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("<", "&lt;").replace("](", "]\\(")

@@ -1,0 +1,59 @@
+"""How notebooks show tables: hostile text as text, personal data masked, long texts cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from propme import personal_data
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+#: Columns that hold generated or corpus text, in which personal data may stand.
+TEXTS = ("text", "passage", "prompt")
+
+
+def shown(frame: pd.DataFrame) -> Styler:
+    """A table as a notebook shows it: texts escaped, no mathematics, numbers short, no index."""
+    return (
+        frame.style.format(escape="html", precision=3, na_rep="")
+        .hide(axis="index")
+        # Both MathJax's own names; the option display.html.use_mathjax is not for styled tables.
+        .set_table_attributes('class="tex2jax_ignore mathjax_ignore"')
+        .set_table_styles(
+            [
+                {"selector": "th, td", "props": "text-align: left; vertical-align: top"},
+                {"selector": "td", "props": "white-space: normal"},
+            ]
+        )
+    )
+
+
+def excerpt(
+    frame: pd.DataFrame,
+    columns: Sequence[str],
+    n: int = 10,
+    characters: int = 160,
+    mask: bool = True,
+) -> Styler:
+    """First ``n`` rows of some columns, texts cut to ``characters`` and put on one line each.
+
+    In columns of generated or corpus text (`TEXTS`), personal data is masked unless ``mask`` is
+    false or the extra ``privacy`` is missing: `propme.personal_data.note` says which.
+    """
+    rows = frame[list(columns)].head(n)
+    if mask and personal_data.available():
+        texts = [name for name in rows.columns if name in TEXTS]
+        # Before they are cut: half an address is not recognised.
+        rows = rows.assign(**{name: rows[name].map(personal_data.mask) for name in texts})
+
+    def shortened(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        line = " ".join(value.split())
+        return line if len(line) <= characters else f"{line[: characters - 1]}…"
+
+    return shown(rows.map(shortened))

@@ -1,0 +1,162 @@
+"""The report's folder: the front page, the rendered notebooks, the viewer, tables, the audit."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from propme import figures, tables
+from propme.errors import InputError
+from propme.files import write_whole
+from propme.report.audit import audit_sections
+from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
+from propme.report.findings import answers, findings
+from propme.report.wording import date_told, headline_table
+from propme.viewer import write_viewer
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.figure import Figure
+
+#: Tables that a report is made of.
+_TABLES = ("prompts", "generations", "traces", "spans", "matches", *READ)
+
+#: Figures of the front page, each drawn from one table.
+_FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
+    "capability_against_propensity": (
+        "Near-verbatim recall under each setting; shaded: what a control reaches",
+        "metrics",
+        figures.capability_against_propensity,
+    ),
+    "propensity_scores": ("Propensity scores", "propensity", figures.propensity_scores),
+    "extraction_by_copies": (
+        "Extraction against copies in the corpus",
+        "copies",
+        figures.extraction_by_copies,
+    ),
+    "span_lengths": ("Longest verbatim passages", "span_lengths", figures.span_lengths),
+}
+
+#: In the head of a rendered notebook: it may show what is in it, run nothing and load nothing.
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
+    " font-src data:; style-src 'unsafe-inline'\">"
+)
+
+
+def write_report(run: Path, stages: Sequence[str]) -> Path:
+    """Make the report of a run from its tables and its executed notebooks, in ``run/report``.
+
+    The front page, the notebooks that are there, the span viewer, the audit summary, and the tables
+    in formats for papers. Everything shown is escaped, and the pages load nothing from anywhere.
+
+    Parameters
+    ----------
+    run : Path
+        The run's folder.
+    stages : sequence of str
+        Names of its notebooks, in order.
+
+    Returns
+    -------
+    Path
+        The front page.
+
+    Raises
+    ------
+    InputError, TableError
+        A table or the run's record is missing.
+    """
+    report = run / "report"
+    report.mkdir(parents=True, exist_ok=True)
+    record = _record(run)
+    stored = {name: tables.read(name, run / "tables") for name in _TABLES}
+    rendered = [stage for stage in stages if (run / f"{stage}.ipynb").is_file()]
+    for stage in rendered:
+        write_whole(report / f"{stage}.html", rendered_notebook(run / f"{stage}.ipynb"))
+    mask = not record["parameters"].get("show_personal_data", False)
+    write_viewer(stored, report / "viewer.html", mask, front_page="index.html")
+    exports = write_exports(stored, report / "tables")
+    sections = audit_sections(stored, record)
+    for suffix in ("html", "md"):
+        page = _template(f"audit.{suffix}").render(name=run.name, sections=sections)
+        write_whole(report / f"audit.{suffix}", page)
+    index = report / "index.html"
+    page = _template("index.html").render(
+        name=run.name,
+        answers=answers(stored["metrics"], stored["propensity"]),
+        findings=findings(stored["metrics"], stored["propensity"], stored["copies"]),
+        headline=headline_table(stored["metrics"]).to_dict("split"),
+        figures=[
+            {"title": title, "data": _saved(draw(stored[table]), report / "figures" / name)}
+            for name, (title, table, draw) in _FIGURES.items()
+        ],
+        stages=rendered,
+        exports=[path.relative_to(report).as_posix() for path in exports],
+        record=record,
+        begun=date_told(record["started"]),
+    )
+    write_whole(index, page)
+    return index
+
+
+def _template(name: str) -> Template:
+    """A page's form; in Markdown, what would be read as markup is escaped by `escaped`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=name.endswith(".html"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cells": cells, "markdown": escaped, "markdown_table": as_markdown}
+    return environment.get_template(name)
+
+
+def _saved(figure: Figure, path: Path) -> str:
+    """Save a figure for print and screen; its picture as an address that holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("png", "svg", "pdf"):
+        figure.savefig(path.with_suffix(f".{suffix}"), bbox_inches="tight")
+    content = base64.b64encode(path.with_suffix(".png").read_bytes()).decode("ascii")
+    return f"data:image/png;base64,{content}"
+
+
+def rendered_notebook(notebook: Path) -> str:
+    """An executed notebook as a page that loads nothing and runs nothing.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    from nbconvert import HTMLExporter
+
+    if not notebook.is_file():
+        raise InputError("no such notebook; run it first", str(notebook))
+    exporter = HTMLExporter(
+        template_name="lab",
+        embed_images=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )
+    # No formula needs MathJax, and no page may load a script from elsewhere.
+    exporter.mathjax_url = exporter.require_js_url = exporter.mermaid_js_url = ""
+    exporter.jquery_url = exporter.html_manager_semver_range = ""
+    exporter.mermaid_layout_elk_js_url = ""
+    body, _ = exporter.from_filename(str(notebook))
+    return str(body).replace("<head>", f"<head>{_POLICY}", 1)
+
+
+def _record(run: Path) -> dict[str, Any]:
+    if not (run / "run.json").is_file():
+        raise InputError("this is no folder of a run: it has no run.json", str(run))
+    record: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    return record

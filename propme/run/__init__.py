@@ -1,0 +1,24 @@
+"""A run as notebooks see it: its folder, and its inputs.
+
+Only this package and `propme.runner`, which executes the notebooks, know paths. A run's folder
+holds the executed notebooks, ``tables/``, ``figures/``, ``report/`` and ``run.json``, which records
+what was run with what (docs/run-json.md).
+"""
+
+from propme.run.folder import RunFolder, open_run
+from propme.run.inputs import DEMO, index_hash, prepare_inputs
+from propme.run.paths import STAGES, existing, notebook_path, portable, project_root, resolve
+
+__all__ = [
+    "DEMO",
+    "STAGES",
+    "RunFolder",
+    "existing",
+    "index_hash",
+    "notebook_path",
+    "open_run",
+    "portable",
+    "prepare_inputs",
+    "project_root",
+    "resolve",
+]

@@ -1,0 +1,133 @@
+"""What a run is about: its corpus, model and index, found or made, and known by their content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from propme.corpus import Corpus
+from propme.errors import InputError, ParameterError
+from propme.files import alone, content_hash, sha256_of
+from propme.run.folder import RunFolder
+from propme.run.paths import existing, portable, resolve
+
+#: Given as ``corpus``, ``heldout``, ``human`` or ``model``: the demonstration's.
+DEMO = "demo"
+
+
+def prepare_inputs(
+    run: RunFolder,
+    *,
+    corpus: str,
+    heldout: str,
+    human: str,
+    model: str,
+    tokenizer: str,
+    index: str,
+    text_field: str,
+    id_field: str,
+    cache: str,
+) -> pd.DataFrame:
+    """Find or make the inputs and the index of the corpus, and record them in ``run.json``.
+
+    Parameters
+    ----------
+    corpus, heldout, human, model : str
+        Paths (a hub name for the model), or ``demo``. ``heldout`` and ``human`` may be empty.
+    tokenizer : str
+        Tokenizer of the index: a folder, file or hub name. Empty: the model's.
+    index : str
+        Folder of a ready index of this corpus. Empty: built once, and found again by content.
+    text_field, id_field : str
+        Keys of text and id in the corpus.
+    cache : str
+        Folder for the demonstration's files and for indexes.
+
+    Returns
+    -------
+    DataFrame
+        ``path`` and ``sha256`` of each input, by name.
+    """
+    from propme.index import open_index
+
+    given = {"corpus": corpus, "heldout": heldout, "human": human, "model": model}
+    paths = _input_paths(given, resolve(cache))
+    if not (index or tokenizer or model):
+        raise ParameterError(
+            "no model is given (a server or a file has the completions), so the tokenizer of the"
+            " index must be named: parameter tokenizer, or index for a ready one"
+        )
+    hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
+    if index:
+        folder = resolve(index)
+        _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
+    else:
+        source = existing(tokenizer or paths["model"])
+        fields = (text_field, id_field)
+        folder = _ensure_index(
+            Path(paths["corpus"]), hashes["corpus"], source, fields, resolve(cache)
+        )
+    searchable = open_index(folder)
+    inputs = {
+        name: {"path": portable(path), "sha256": hashes[name]} for name, path in paths.items()
+    }
+    inputs["index"] = {"path": portable(str(folder)), "sha256": index_hash(folder)}
+    inputs["tokenizer"] = {
+        "path": portable(tokenizer or paths.get("model", "")),
+        "sha256": searchable.tokenizer.fingerprint,
+    }
+    run.update_record(inputs=inputs)
+    return pd.DataFrame.from_dict(inputs, orient="index")
+
+
+def _require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
+    """Refuse a ready index that says it was built from another corpus."""
+    from propme.index import read_manifest
+
+    built_from = [file.get("sha256") for file in read_manifest(index).get("corpus", [])]
+    if len(built_from) == 1 and Path(corpus).is_file() and built_from[0] != corpus_hash:
+        raise InputError(f"this index was built from another corpus than {corpus}", str(index))
+
+
+def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
+    paths = {name: value for name, value in given.items() if value}
+    if len({value == DEMO for value in paths.values()}) > 1:
+        raise InputError(
+            f"'{DEMO}' stands for the demonstration's corpus, held-out documents, texts and model,"
+            f" which belong together; here they are {paths}: name your own, or leave heldout and"
+            " human empty",
+            DEMO,
+        )
+    if DEMO in paths.values():
+        from propme.demo import ensure_demo
+
+        demo = ensure_demo(cache)
+        paths = {n: str(getattr(demo, n)) if v == DEMO else v for n, v in paths.items()}
+    for name, path in paths.items():
+        paths[name] = existing(path)
+        if name != "model" and not Path(paths[name]).exists():
+            raise InputError(f"no such file; give it as parameter {name!r}", path)
+    return paths
+
+
+def index_hash(folder: Path) -> str:
+    """What an index is known by: the hash of its manifest, which holds those of its files."""
+    return sha256_of(folder / "manifest.json")
+
+
+def _ensure_index(
+    corpus: Path, corpus_hash: str, tokenizer: str, fields: tuple[str, str], cache: Path
+) -> Path:
+    from propme.index import Tokenizer, build_index
+
+    loaded = Tokenizer.load(tokenizer)
+    key = hashlib.sha256("\0".join([corpus_hash, loaded.fingerprint, *fields]).encode())
+    folder = cache / f"index-{key.hexdigest()[:12]}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with alone(cache / f"{folder.name}.wanted"):  # two runs may want it at once
+        if not folder.exists():
+            build_index(Corpus([corpus], *fields), loaded, folder)
+    return folder

@@ -1,0 +1,37 @@
+"""A share of a run's tracing, for machines that each take one; the run itself then joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from propme.run import STAGES, open_run
+from propme.runner.running import require_done
+from propme.runner.stages import why_again
+from propme.simpletrace import IndexAddress, TraceSettings, Workers, trace_share
+
+
+def trace_shard(effective: Mapping[str, Any], shard: tuple[int, int]) -> None:
+    """Trace every n-th unit of a run's completions, from the k-th on, as notebook 3 would.
+
+    Shares may be traced at the same time. Notebook 3 finds what is traced and does the rest. If all
+    is traced and nothing has changed, nothing is done.
+
+    Raises
+    ------
+    RunError
+        The run has no completions yet.
+    """
+    run = open_run(effective["output"])
+    require_done(run, STAGES[:2])
+    if not why_again("3_tracing", effective, run):
+        return
+    chosen = (effective[name] for name in ("docs_per_span", "merging", "seed", "mode"))
+    trace_share(
+        run.read("generations"),
+        IndexAddress((run.input_path("index"),), effective["engine"]),
+        TraceSettings(*chosen),
+        run.parts("tracing"),
+        Workers(effective["workers"], effective["tracing_backend"]),
+        shard,
+    )

@@ -1,0 +1,139 @@
+"""Runs as arrays of Slurm jobs: prompts and tracing where there are CPUs, generation on GPUs.
+
+Everything that a site decides (account, partition, kind of GPU, time) is handed on as it is given;
+nothing is assumed but ``sbatch`` and a folder that all nodes see. Each script can also be run
+without Slurm, one task after the other: ``SLURM_ARRAY_TASK_ID=1 bash generate.sbatch``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from propme.errors import InputError
+from propme.run import portable
+from propme.runner.sweep import PlannedRun
+
+
+@dataclass(frozen=True)
+class SlurmSettings:
+    """What is asked of Slurm.
+
+    Attributes
+    ----------
+    shards : int
+        Jobs among which the tracing of each run is divided.
+    gpu, cpu : str
+        Options of ``sbatch`` for jobs that generate, and for all others.
+    at_most : int or None
+        Jobs of an array at a time; none: as many as Slurm lets.
+    """
+
+    shards: int = 8
+    gpu: str = "--gpus=1"
+    cpu: str = ""
+    at_most: int | None = None
+
+
+_TASK = """\
+#!/usr/bin/env bash
+#SBATCH --job-name=propme-{name}
+#SBATCH --array=1-{n_tasks}{throttle}
+#SBATCH --output={folder}/logs/%x-%A-%a.txt
+{options}# {about}
+# PROPME_ROOT: the project's folder, if this is not submitted from there.
+# PROPME: the command, if it is not found as 'propme'.
+set -euo pipefail
+cd "${{PROPME_ROOT:-${{SLURM_SUBMIT_DIR:-.}}}}"
+task=$((SLURM_ARRAY_TASK_ID - 1))
+run=$(printf '%04d' $((task / {per_run} + 1)))
+{command}
+"""
+
+_SUBMIT = """\
+#!/usr/bin/env bash
+# Submits {n_runs} runs, from the project's folder. Arguments are handed to every sbatch, as
+#   bash {folder}/submit.sh --account=mine --time=12:00:00
+# A task of a later array begins when that of its run before it has ended; one whose run has failed
+# says so and ends. Submitted again, all that is done is skipped.
+set -euo pipefail
+folder={folder}
+submit() {{ sbatch --parsable "$@" | cut -d ";" -f 1; }}
+prompts=$(submit "$@" "$folder/prompts.sbatch")
+generate=$(submit --dependency="aftercorr:$prompts" "$@" "$folder/generate.sbatch")
+trace=$(submit --dependency="afterany:$generate" "$@" "$folder/trace.sbatch")
+merge=$(submit --dependency="afterany:$trace" "$@" "$folder/merge.sbatch")
+echo "submitted: prompts $prompts, generate $generate, trace $trace, merge $merge"
+"""
+
+
+def write_scripts(
+    planned: Sequence[PlannedRun], folder: Path, settings: SlurmSettings
+) -> list[Path]:
+    """Write a file of parameters for each run, a script for each array, and one that submits them.
+
+    Parameters
+    ----------
+    planned : sequence of PlannedRun
+    folder : Path
+        Made if it is missing; scripts that it holds are replaced.
+    settings : SlurmSettings
+
+    Returns
+    -------
+    list of Path
+        The scripts, in the order in which they run, the one that submits them last.
+
+    Raises
+    ------
+    InputError
+        The folder is a file.
+    """
+    if folder.is_file():
+        raise InputError("this is a file; name a folder", str(folder))
+    for name in ("runs", "logs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for stale in (folder / "runs").glob("*.yaml"):
+        stale.unlink()
+    for number, run in enumerate(planned, 1):
+        text = f"# {run.name}\n{yaml.safe_dump(run.effective, sort_keys=False, allow_unicode=True)}"
+        (folder / "runs" / f"{number:04d}.yaml").write_text(text, encoding="utf-8")
+    written = shlex.quote(portable(str(folder.resolve())))
+    run_it = f'exec ${{PROPME:-propme}} run {written}/runs/"$run".yaml'
+    shards = settings.shards
+    scripts = {
+        "prompts": ("prompts of each run, its index if need be", settings.cpu, 1, "--until 1"),
+        "generate": ("completions of each run", settings.gpu, 1, "--from 2 --until 2"),
+        "trace": (
+            f"tracing of each run, in {shards} shares",
+            settings.cpu,
+            shards,
+            f"--shard $((task % {shards} + 1))/{shards}",
+        ),
+        "merge": ("tables, analysis and report of each run", settings.cpu, 1, "--from 3"),
+    }
+    paths = []
+    for name, (about, options, per_run, arguments) in scripts.items():
+        text = _TASK.format(
+            name=name,
+            n_tasks=len(planned) * per_run,
+            throttle=f"%{settings.at_most}" if settings.at_most else "",
+            folder=portable(str(folder.resolve())),
+            options=f"#SBATCH {options}\n" if options else "",
+            about=about,
+            per_run=per_run,
+            command=f"{run_it} {arguments}".rstrip(),
+        )
+        paths.append(_script(folder / f"{name}.sbatch", text))
+    submit = _SUBMIT.format(n_runs=len(planned), folder=written)
+    return [*paths, _script(folder / "submit.sh", submit)]
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,141 @@
+"""When a stage is done: its outputs are whole, and what they were made from is still the same.
+
+What a stage was made from is kept in ``run.json``: its parameters, the content of the files that
+they name, the tables of the stages before it, its notebook, and the code that this imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from propme.files import content_hash, sha256_of
+from propme.run import STAGES, RunFolder, index_hash, notebook_path, resolve
+from propme.run.folder import TABLES_OF_STAGES
+from propme.runner.code import code_of_notebook, notebook_hash
+from propme.runner.settings import own_parameters
+
+#: Parameters that decide where or how fast something is made, and not what.
+_INDIFFERENT = ("output", "cache", "workers", "tracing_backend", "concurrency", "patience")
+
+
+def made_from(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """What a stage would be made from now."""
+    own = {n: v for n, v in own_parameters(stage, effective).items() if n not in _INDIFFERENT}
+    notebook = notebook_path(stage)
+    return {
+        "parameters": own,
+        "files": {n: digest for n, v in own.items() if (digest := content_of(n, v))},
+        "tables": _hashes(folder, _tables_before(stage)),
+        "notebook": notebook_hash(notebook),
+        "code": code_of_notebook(notebook),
+    }
+
+
+def outputs_of(stage: str, folder: RunFolder) -> dict[str, Any]:
+    """What a stage has written, to know later that it is whole."""
+    executed = folder.notebook(stage)
+    return {
+        "tables": _hashes(folder, TABLES_OF_STAGES[STAGES.index(stage)]),
+        "executed": sha256_of(executed) if executed.is_file() else "",
+    }
+
+
+def why_again(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> str:
+    """Why a stage has to run, in some words; empty if it is done."""
+    entry = folder.record.get("stages", {}).get(stage, {})
+    if entry.get("state") != "done":
+        return _UNDONE.get(entry.get("state", ""), "not run yet")
+    reasons = [
+        *_broken_outputs(stage, entry, folder),
+        *_changes(entry["made_from"], made_from(stage, effective, folder)),
+        *(_changed_inputs(folder) if stage == STAGES[0] else ()),
+    ]
+    return reasons[0] if reasons else ""
+
+
+_UNDONE = {"running": "it was stopped", "failed": "it failed"}
+
+
+def _broken_outputs(stage: str, entry: Mapping[str, Any], folder: RunFolder) -> Iterator[str]:
+    found = outputs_of(stage, folder)
+    for name, digest in entry["tables"].items():
+        if name not in found["tables"]:
+            yield f"table {name} is missing"
+        elif found["tables"][name] != digest:
+            yield f"table {name} is not as it was written"
+    if not found["executed"]:
+        yield "its executed notebook is missing"
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    old, new = before["parameters"], now["parameters"]
+    # Of a file the content counts, wherever it lies.
+    by_content = set(before["files"]) & set(now["files"])
+    for name in [n for n in {**new, **old} if n not in by_content]:
+        if old.get(name) != new.get(name):
+            yield f"{name} is {new.get(name)!r}, was {old.get(name)!r}"
+    for kind, what in (("files", "the content of {}"), ("tables", "table {}")):
+        for name in sorted({*before[kind], *now[kind]}):
+            if before[kind].get(name) != now[kind].get(name):
+                yield f"{what.format(name)} has changed"
+    for kind, what in (("notebook", "its notebook"), ("code", "the code")):
+        if before[kind] != now[kind]:
+            yield f"{what} has changed"
+
+
+def _changed_inputs(folder: RunFolder) -> Iterator[str]:
+    for name, found in input_hashes(folder).items():
+        if found is None:
+            yield f"{name} is no longer where it was"
+        elif found != folder.input_hash(name):
+            yield f"{name} has changed"
+
+
+def input_hashes(folder: RunFolder) -> dict[str, str | None]:
+    """Hash of each recorded input as it is now; ``None`` where it is not here.
+
+    Left out are those that have none: names on the hub. The tokenizer is known by the index.
+    """
+    found: dict[str, str | None] = {}
+    for name, entry in folder.record.get("inputs", {}).items():
+        if not entry["sha256"] or name == "tokenizer":
+            continue
+        path = resolve(entry["path"])
+        found[name] = hash_of(name, path) if path.exists() else None
+    return found
+
+
+def content_of(name: str, value: Any) -> str:
+    """Hash of the file or folder that a parameter names; empty if it names none."""
+    if not isinstance(value, str) or not value or not resolve(value).exists():
+        return ""
+    return hash_of(name, resolve(value))
+
+
+def hash_of(name: str, path: Path) -> str:
+    """Hash of what a parameter names; not read twice by one process while nothing changes.
+
+    An index, which may be terabytes, is known by its manifest.
+    """
+    if name == "index":
+        return index_hash(path)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [file.stat() for file in files]
+    return _hash_of(path, tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats))
+
+
+@lru_cache(maxsize=256)
+def _hash_of(path: Path, _signs: tuple[tuple[int, int, int], ...]) -> str:
+    return content_hash(path)
+
+
+def _tables_before(stage: str) -> list[str]:
+    return [name for names in TABLES_OF_STAGES[: STAGES.index(stage)] for name in names]
+
+
+def _hashes(folder: RunFolder, names: list[str] | tuple[str, ...]) -> dict[str, str]:
+    paths = {name: folder.tables / f"{name}.parquet" for name in names}
+    return {name: sha256_of(path) for name, path in paths.items() if path.is_file()}

@@ -1,0 +1,99 @@
+"""Tables for papers and spreadsheets: hostile cells are text in each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_tables import ROWS
+
+from propme import tables
+from propme.report.exports import READ, as_csv, as_latex, as_markdown, write_exports
+
+HOSTILE = "50 % & <b>_x_</b> #1 $y$ {z} ~ ^ \\input{/etc/passwd} |"
+
+
+def table(*cells: object) -> pd.DataFrame:
+    return pd.DataFrame({"source": list(cells), "n_found": range(len(cells))})
+
+
+def test_every_table_is_written_in_three_formats(tmp_path: Path) -> None:
+    stored = {name: tables.to_frame(name, ROWS[name]) for name in READ}
+    written = write_exports(stored, tmp_path)
+    assert {path.name for path in written} == {
+        f"{name}.{suffix}" for name in READ for suffix in ("csv", "tex", "md")
+    }
+    assert all(path.stat().st_size for path in written)
+    read = pd.read_csv(tmp_path / "metrics.csv")
+    assert list(read.columns) == list(tables.TABLES["metrics"].columns)
+    assert len(read) == len(ROWS["metrics"])
+
+
+def test_an_empty_table_has_its_columns_alone(tmp_path: Path) -> None:
+    stored = {name: tables.to_frame(name, []) for name in READ}
+    assert {path.suffix for path in write_exports(stored, tmp_path)} == {".csv"}
+    header = (tmp_path / "copies.csv").read_text()
+    assert header.strip().split(",") == list(tables.TABLES["copies"].columns)
+
+
+def test_csv_gives_back_every_cell() -> None:
+    cells = [HOSTILE, 'with "quotes", and\nlines', "æøå"]
+    rows = list(csv.DictReader(io.StringIO(as_csv(table(*cells)))))
+    assert [row["source"] for row in rows] == cells
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_a_spreadsheet_evaluates_no_cell(formula: str) -> None:
+    (row,) = csv.DictReader(io.StringIO(as_csv(table(formula))))
+    assert row["source"] == f"'{formula}"
+
+
+def test_latex_has_booktabs_rules_and_escaped_cells() -> None:
+    text = as_latex(table(HOSTILE))
+    assert all(rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+    assert "n\\_found" in text
+    assert "\\input{" not in text
+    assert "longtable" in as_latex(table(*["a"] * 36)).split("\n", 1)[1]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
+@pytest.mark.parametrize("n_rows", [2, 80])
+def test_latex_compiles(tmp_path: Path, n_rows: int) -> None:
+    packages = "\\usepackage{booktabs,longtable}\\usepackage[T1]{fontenc}"
+    begin = f"\\documentclass{{article}}{packages}\\begin{{document}}\n"
+    body = as_latex(table(*[HOSTILE, "<0.001 [0.000, 0.002]", "–", "æøå"] * (n_rows // 2)))
+    (tmp_path / "a.tex").write_text(begin + body + "\\end{document}\n")
+    done = subprocess.run(
+        [
+            str(shutil.which("pdflatex")),
+            "-interaction=nonstopmode",
+            "-halt-on-error",
+            "-no-shell-escape",
+            "a.tex",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-800:]
+
+
+def test_markdown_cells_are_text() -> None:
+    text = as_markdown(table(HOSTILE, "![x](http://example.org/a.png)", "two\nlines", None))
+    lines = text.splitlines()
+    assert lines[:2] == ["| source | n_found |", "| --- | --- |"]
+    assert len(lines) == 2 + 4
+    assert all(line.count("|") - line.count("\\|") == 3 for line in lines)
+    assert "<b>" not in text
+    assert "](" not in text
+
+
+def test_numbers_are_short() -> None:
+    frame = pd.DataFrame({"a": [0.123456, None], "b": [7, 8]})
+    assert as_markdown(frame).splitlines()[2:] == ["| 0.123 | 7 |", "|  | 8 |"]

@@ -1,0 +1,114 @@
+"""Scripts of Slurm arrays, run one task after the other without Slurm."""
+
+import os
+import subprocess
+
+import pytest
+import yaml
+
+from propme.cli import main
+from propme.errors import InputError
+from propme.runner import planned_runs
+from propme.runner.slurm import SlurmSettings, write_scripts
+
+
+@pytest.fixture
+def planned(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump({"output": str(tmp_path / "runs")}))
+    return planned_runs([file], {"temperature": [0.7, 1.0], "seed": [0, 1]})
+
+
+def commands(script, n_tasks, root):
+    """What each task of an array would run."""
+    told = []
+    for task in range(1, n_tasks + 1):
+        environment = {"SLURM_ARRAY_TASK_ID": str(task), "PROPME": "echo", "PROPME_ROOT": str(root)}
+        done = subprocess.run(
+            ["bash", str(script)],  # noqa: S607
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.append(done.stdout.strip())
+    return told
+
+
+def test_each_script_is_right_bash_and_runs_what_it_says(planned, tmp_path):
+    scripts = write_scripts(planned, tmp_path / "a b", SlurmSettings(shards=3))
+    for script in scripts:
+        subprocess.run(["bash", "-n", str(script)], check=True)  # noqa: S607
+    prompts, generate, trace, merge, submit = scripts
+    folder = tmp_path / "a b" / "runs"
+    for script, arguments in (
+        (prompts, "--until 1"),
+        (generate, "--from 2 --until 2"),
+        (merge, "--from 3"),
+    ):
+        assert "#SBATCH --array=1-4\n" in script.read_text()
+        assert commands(script, 4, tmp_path) == [
+            f"run {folder}/{n:04d}.yaml {arguments}" for n in range(1, 5)
+        ]
+    assert "#SBATCH --array=1-12\n" in trace.read_text()
+    assert commands(trace, 12, tmp_path) == [
+        f"run {folder}/{n:04d}.yaml --shard {k}/3" for n in range(1, 5) for k in range(1, 4)
+    ]
+    assert "bash" in submit.read_text()
+
+
+def test_the_parameters_of_each_run_are_written_out(planned, tmp_path):
+    write_scripts(planned, tmp_path / "scripts", SlurmSettings())
+    files = sorted((tmp_path / "scripts" / "runs").iterdir())
+    assert [planned_runs([f])[0].effective for f in files] == [run.effective for run in planned]
+    write_scripts(planned[:1], tmp_path / "scripts", SlurmSettings())
+    assert len(list((tmp_path / "scripts" / "runs").iterdir())) == 1
+
+
+def test_only_what_is_asked_for_is_asked_of_slurm(planned, tmp_path):
+    plain = write_scripts(planned, tmp_path / "plain", SlurmSettings())
+    options = {
+        line for s in plain for line in s.read_text().splitlines() if line.startswith("#SBATCH")
+    }
+    kinds = {line.split()[1].partition("=")[0] for line in options}
+    assert kinds == {"--job-name", "--array", "--output", "--gpus"}
+    settings = SlurmSettings(gpu="--gres=gpu:a100:1 -p 'big one'", cpu="-c 16", at_most=5)
+    prompts, generate, trace, merge, _ = write_scripts(planned, tmp_path / "asked", settings)
+    assert "#SBATCH --gres=gpu:a100:1 -p 'big one'\n" in generate.read_text()
+    for script in (prompts, trace, merge):
+        assert "#SBATCH -c 16\n" in script.read_text()
+        assert "%5\n" in script.read_text()
+
+
+def test_submitting_chains_the_arrays(planned, tmp_path):
+    """With an ``sbatch`` that counts and tells what it was given."""
+    *_, submit = write_scripts(planned, tmp_path / "scripts", SlurmSettings())
+    fake = tmp_path / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/bash\necho "$*" >> {tmp_path}/log\nwc -l < {tmp_path}/log\n')
+    fake.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", submit, "--account=me"], env=environment, check=True)  # noqa: S607
+    log = (tmp_path / "log").read_text().splitlines()
+    scripts = tmp_path / "scripts"
+    assert log == [
+        f"--parsable --account=me {scripts}/prompts.sbatch",
+        f"--parsable --dependency=aftercorr:1 --account=me {scripts}/generate.sbatch",
+        f"--parsable --dependency=afterany:2 --account=me {scripts}/trace.sbatch",
+        f"--parsable --dependency=afterany:3 --account=me {scripts}/merge.sbatch",
+    ]
+
+
+def test_the_command_writes_them(tmp_path, capsys):
+    file = tmp_path / "p.yaml"
+    file.write_text("output: outputs/x\n")
+    scripts = tmp_path / "scripts"
+    assert main(["slurm", str(file), "--grid", "seed=0,1", "--scripts", str(scripts)]) == 0
+    assert capsys.readouterr().out.startswith("2 runs; submit them")
+    assert (scripts / "submit.sh").is_file()
+
+
+def test_a_file_is_no_folder(planned, tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(InputError, match="name a folder"):
+        write_scripts(planned, tmp_path / "x", SlurmSettings())
