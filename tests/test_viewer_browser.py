@@ -266,6 +266,15 @@ def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -
         assert page.locator(place).first.evaluate(style).startswith("isolate"), place
 
 
+def test_where_there_is_no_prompt_it_says_why(opened: Any, tmp_path: Path) -> None:
+    run = run_of([("unconditional", "", "abc"), ("human", "a text", "a text")])
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    for name, why in (("g0", "only the mark that begins a document"), ("g1", "a person wrote")):
+        choose(page, name)
+        assert f"None: {why}" in page.text_content("#completion")
+        assert page.locator(".prompt").count() == 0
+
+
 def test_the_policy_of_the_file_stops_what_should_never_be_tried(
     browser: Any, viewer: Path
 ) -> None:
@@ -505,7 +514,7 @@ def full_matches() -> dict[str, pd.DataFrame]:
         (lambda: run_of(COMPLETIONS[:1]), "1 completion", "Passage 1 of 1"),
         (lambda: run_of(COMPLETIONS[:2]), "2 completions", "Passage 1 of"),
         (full_matches, "5 completions", "stands whole in the corpus 1 time"),
-        (lambda: {n: t.iloc[:0] for n, t in RUN.items()}, "0 completions", "The run has none."),
+        (lambda: {n: t.iloc[:0] for n, t in RUN.items()}, "0 completions", "nothing to show"),
     ],
     ids=["no spans", "one generation", "one setting", "all full matches", "no generation"],
 )
