@@ -665,17 +665,19 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     assert "0123456789abcdef0" not in text
 
 
-def test_the_viewer_leads_back_and_masks_unless_asked_for(run: Path, tmp_path: Path) -> None:
-    viewer = run / "report" / "viewer.html"
-    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
-    assert unpacked(viewer)["texts-0"][0]["text"] == f"{HOSTILE} [e-mail]"
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_the_viewer_leads_back_and_masks_unless_asked_for(tmp_path: Path, asked_for: bool) -> None:
     folder = make_run(tmp_path / "run")
+    generations = tables.read("generations", folder / "tables").assign(text="til anna@example.dk")
+    tables.write("generations", generations, folder / "tables")
     record = json.loads((folder / "run.json").read_text())
-    record["parameters"]["show_personal_data"] = True
+    record["parameters"]["show_personal_data"] = asked_for
     (folder / "run.json").write_text(json.dumps(record))
     write_report(folder, [])
-    plain = unpacked(folder / "report" / "viewer.html")["texts-0"][0]["text"]
-    assert plain == f"{HOSTILE} anna@example.dk"
+    viewer = folder / "report" / "viewer.html"
+    assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
+    shown = unpacked(viewer)["texts-0"][0]["text"]
+    assert shown == ("til anna@example.dk" if asked_for else "til [e-mail]")
 
 
 def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:

@@ -236,11 +236,15 @@ def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
 ) -> None:
     text = "one two three four five six seven eight nine ten"
     run = by_hand([(text, [(0, 13), (14, 48)])], [(text, 0)])
-    # Both passages are in windows of one document that hold all: the longer one has it.
-    matches = run["matches"].assign(recall=1.0, document_id="d")
+    # Both passages are in windows of one document that hold all: the longer one has it, and of its
+    # documents the first that are shown, though another came first with the shorter one.
+    matches = run["matches"].assign(recall=1.0)
+    more = [matches.iloc[[1]].assign(document=n, document_id=f"more {n}") for n in (1, 2)]
+    matches = pd.concat([matches.iloc[[0]].assign(document=2), matches, *more], ignore_index=True)
     page = opened(write_viewer(run | {"matches": matches}, tmp_path / "viewer.html"))
+    compared = page.locator("#evidence .document", has=page.locator(".comparison"))
+    assert compared.locator("h3").all_text_contents() == ["d1", "more 1"]
     assert page.text_content("#evidence h2") == "Passage 2 of 2"
-    assert page.locator("#evidence .comparison").count() == 1
     page.keyboard.press("p")
     assert page.locator("#evidence .comparison").count() == 0
     page.get_by_role("button", name="passage 2", exact=True).click()
@@ -260,6 +264,15 @@ def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -
     style = "e => getComputedStyle(e).unicodeBidi"
     for place in ("#text", ".prompt", "#list .begin", "#list bdi", "#evidence pre"):
         assert page.locator(place).first.evaluate(style).startswith("isolate"), place
+
+
+def test_where_there_is_no_prompt_it_says_why(opened: Any, tmp_path: Path) -> None:
+    run = run_of([("unconditional", "", "abc"), ("human", "a text", "a text")])
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    for name, why in (("g0", "only the mark that begins a document"), ("g1", "a person wrote")):
+        choose(page, name)
+        assert f"None: {why}" in page.text_content("#completion")
+        assert page.locator(".prompt").count() == 0
 
 
 def test_the_policy_of_the_file_stops_what_should_never_be_tried(
@@ -501,7 +514,7 @@ def full_matches() -> dict[str, pd.DataFrame]:
         (lambda: run_of(COMPLETIONS[:1]), "1 completion", "Passage 1 of 1"),
         (lambda: run_of(COMPLETIONS[:2]), "2 completions", "Passage 1 of"),
         (full_matches, "5 completions", "stands whole in the corpus 1 time"),
-        (lambda: {n: t.iloc[:0] for n, t in RUN.items()}, "0 completions", "The run has none."),
+        (lambda: {n: t.iloc[:0] for n, t in RUN.items()}, "0 completions", "nothing to show"),
     ],
     ids=["no spans", "one generation", "one setting", "all full matches", "no generation"],
 )

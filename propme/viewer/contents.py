@@ -352,12 +352,11 @@ def _compared(
         return match.recall, length[match.span]  # of equals, where a reader looks first
 
     best: dict[tuple[int, int], Any] = {}
-    for match in found.matches:
-        place = match.shard, match.document
-        if match.recall > 0 and (place not in best or rank(match) > rank(best[place])):
-            best[place] = match
+    for match in sorted(found.matches, key=rank, reverse=True):
+        if match.recall > 0:
+            best.setdefault((match.shard, match.document), match)
     compared: dict[tuple[int, int, int], list[list[Any]]] = {}
-    for match in sorted(best.values(), key=rank, reverse=True):
+    for match in best.values():
         text = found.generation.text
         if (
             len(compared) == limits.comparisons

@@ -238,15 +238,13 @@
   }
 
   function showCompletion() {
-    const { n, promptText, generation, trace } = shown;
+    const { n, generation, trace } = shown;
     const parts = [
       element("h2", {}, element("bdi", {}, index.id[n])),
       facts(completionFacts()),
       trace.error ? element("p", { class: "alert" }, `Not traced: ${trace.error}`) : null,
       element("h3", {}, "Prompt"),
-      promptText
-        ? element("pre", { class: "text prompt", dir: "auto" }, promptText)
-        : element("p", { class: "empty" }, "None: only the mark that begins a document."),
+      showPrompt(),
       facts(promptFacts()),
       target(),
       element("h3", {}, "Completion"),
@@ -284,6 +282,19 @@
       generation.model,
       generation.note,
     ];
+  }
+
+  function showPrompt() {
+    const { n, promptText } = shown;
+    const why =
+      index.settings[index.setting[n]] === "human"
+        ? "None: a person wrote this text."
+        : promptText
+          ? ""
+          : "None: only the mark that begins a document.";
+    return why
+      ? element("p", { class: "empty" }, why)
+      : element("pre", { class: "text prompt", dir: "auto" }, promptText);
   }
 
   function promptFacts() {
@@ -680,6 +691,7 @@
     index = await piece("index");
     fillFilters();
     listen();
+    if (!index.id.length) byId("completion").firstChild.textContent = "There is nothing to show.";
     await filter();
     await openNamed();
     document.documentElement.dataset.ready = "";
