@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     sensitivity.add_argument("--output", metavar="DIR", help="folder of the run")
     sensitivity.add_argument("--prompts", type=_positive, default=50, metavar="N")
     sensitivity.set_defaults(command=_sensitivity)
+    _add_compare_command(commands)
     _add_trace_command(commands)
     metrics = commands.add_parser(
         "metrics",
@@ -86,6 +87,22 @@ def _parser() -> argparse.ArgumentParser:
     metrics.set_defaults(command=_metrics)
     _add_index_commands(commands)
     return parser
+
+
+def _add_compare_command(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="set finished runs side by side: models, checkpoints, corpora, decodings",
+        description="Execute notebook 5_comparison for some runs and write its report.",
+    )
+    compare.add_argument(
+        "given", nargs="+", metavar="RUN", help="folders of runs, or a YAML that names them"
+    )
+    compare.add_argument(
+        "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="as for run"
+    )
+    compare.add_argument("--output", metavar="DIR", help="folder of the comparison")
+    compare.set_defaults(command=_compare)
 
 
 def _add_trace_command(commands: Any) -> None:
@@ -314,6 +331,16 @@ def _run(options: argparse.Namespace) -> int:
 
     overrides = {name: from_text(value) for name, value in options.p}
     folder = run(options.files, overrides, options.output)
+    print(f"The report is {folder.report / 'index.html'}")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from propme.comparing import compare
+    from propme.parameters import from_text
+
+    overrides = {name: from_text(value) for name, value in options.p}
+    folder = compare(options.given, overrides, options.output)
     print(f"The report is {folder.report / 'index.html'}")
     return 0
 

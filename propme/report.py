@@ -285,7 +285,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     report = run / "report"
     report.mkdir(parents=True, exist_ok=True)
     for stage in stages:
-        (report / f"{stage}.html").write_text(_rendered(run / f"{stage}.ipynb"), encoding="utf-8")
+        (report / f"{stage}.html").write_text(rendered(run / f"{stage}.ipynb"), encoding="utf-8")
     metrics, propensity, copies = (
         tables.read(name, run / "tables") for name in ("metrics", "propensity", "copies")
     )
@@ -299,7 +299,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         findings=findings(metrics, propensity, copies),
         headline=headline_table(metrics).to_dict("split"),
         figures=[
-            {"title": title, "data": _as_data_uri(run / "figures" / f"{name}.png")}
+            {"title": title, "data": as_data_uri(run / "figures" / f"{name}.png")}
             for name, title in _FIGURES.items()
             if (run / "figures" / f"{name}.png").is_file()
         ],
@@ -311,7 +311,14 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     return index
 
 
-def _rendered(notebook: Path) -> str:
+def rendered(notebook: Path) -> str:
+    """An executed notebook as a page that loads nothing and runs nothing.
+
+    Raises
+    ------
+    InputError
+        It is not there.
+    """
     from nbconvert import HTMLExporter
 
     if not notebook.is_file():
@@ -330,7 +337,8 @@ def _rendered(notebook: Path) -> str:
     return str(body).replace("<head>", f"<head>{_POLICY}", 1)
 
 
-def _as_data_uri(path: Path) -> str:
+def as_data_uri(path: Path) -> str:
+    """A PNG as the text of a ``src``."""
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 

@@ -420,12 +420,12 @@ def run(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         python=platform.python_version(),
         platform=platform.platform(),
-        versions=_versions(),
+        versions=installed_versions(),
         stages={},
     )
     for stage in STAGES:
         print(f"{stage} ...", flush=True)
-        seconds = _execute(stage, folder, effective)
+        seconds = execute_notebook(stage, folder, effective)
         print(f"{stage} done in {seconds:.0f} s", flush=True)
         stages = folder.record["stages"] | {stage: {"seconds": round(seconds, 1)}}
         folder.update_record(stages=stages, peak_memory_bytes=_peak_memory_of_children())
@@ -443,7 +443,8 @@ def _remove_rendered(folder: RunFolder) -> None:
         path.unlink(missing_ok=True)
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Version of each package that decides what a run finds, of those that are there."""
     found = {}
     for package in _PACKAGES:
         try:
@@ -463,8 +464,14 @@ def _peak_memory_of_children() -> int | None:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
 
 
-def _execute(stage: str, folder: RunFolder, effective: Mapping[str, Any]) -> float:
-    """Execute one notebook with its own share of the parameters; return the seconds it took."""
+def execute_notebook(stage: str, folder: RunFolder, effective: Mapping[str, Any]) -> float:
+    """Execute one notebook with its own share of the parameters; return the seconds it took.
+
+    Raises
+    ------
+    RunError
+        It failed. Its executed copy holds the traceback.
+    """
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError

@@ -124,11 +124,14 @@ LAYERS = (
     ("figures",),
     ("report",),
     ("leaks",),
+    ("across_runs",),
+    ("comparison_report",),
+    ("comparison_figures",),
     ("parameters",),
     ("demo",),
-    ("planted",),
+    ("planted", "continued"),
     ("run",),
-    ("sensitivity",),
+    ("sensitivity", "comparing"),
     ("cli",),
 )
 
