@@ -21,7 +21,7 @@ import pandas as pd
 
 from propme import measurements, tables
 from propme.comparison import Difference, holm, paired_difference, unpaired_difference
-from propme.errors import MetricError, ParameterError, RunError
+from propme.errors import MetricError, ParameterError, RunError, TableError
 from propme.index import read_manifest
 from propme.metrics import METRICS, Metric, metric_named
 from propme.records import in_order
@@ -39,6 +39,9 @@ _NO_PROMPT = "unconditional"
 
 #: Parameters of tracing that decide what is found.
 _TRACING = ("mode", "merging", "docs_per_span")
+
+#: What notebooks 1 to 3 have written, in the order of `propme.measurements.measured_generations`.
+_READ = ("prompts", "generations", "traces", "spans", "matches")
 
 _SAMPLING = ("greedy", "samples", "temperature", "top_p", "top_k", "max_new_tokens")
 
@@ -128,14 +131,14 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     RunError
         A folder holds no run.
     TableError
-        A table is missing; the run was not finished.
+        A table is missing, or is not what it is declared to be.
     """
     names = require_runs(folders)
     return [_read_run(name, folder) for name, folder in zip(names, folders, strict=True)]
 
 
 def require_runs(folders: Sequence[Path]) -> list[str]:
-    """Names of the runs, if there is a run in each folder; nothing but ``run.json`` is read.
+    """Names of the runs, if there is a finished run in each folder; no table is read.
 
     Raises
     ------
@@ -143,6 +146,8 @@ def require_runs(folders: Sequence[Path]) -> list[str]:
         As `run_names`.
     RunError
         A folder holds no run.
+    TableError
+        A run has not been finished.
     """
     names = run_names(folders)
     for folder in folders:
@@ -158,12 +163,14 @@ def _require_run(folder: Path) -> None:
         )
     if "compared" in json.loads(record.read_text(encoding="utf-8")):
         raise RunError(f"{folder}: a comparison, and no run; give the runs that it compares")
+    for name in _READ:
+        if not (folder / "tables" / f"{name}.parquet").is_file():
+            raise TableError(f"{folder}: the run has no table {name!r}; finish it first")
 
 
 def _read_run(name: str, folder: Path) -> ComparedRun:
     read = partial(tables.read, folder=folder / "tables")
-    names = ("prompts", "generations", "traces", "spans", "matches")
-    prompts, generations, traces, spans, matches = map(read, names)
+    prompts, generations, traces, spans, matches = map(read, _READ)
     return ComparedRun(
         name,
         folder,
@@ -606,6 +613,7 @@ def _shift_row(
         "low": interval.low if spread else None,
         "high": interval.high if spread else None,
         "paired": not both.why_unpaired,
+        "n_prompts": min(len(of_a), len(of_b)),
         "n_rounds": rounds,
         "n_rounds_undefined": int(np.isnan(near_rounds - verbatim_rounds).sum()),
     }

@@ -79,6 +79,8 @@ def _rows_of_settings(
 
     ``lines`` are the values of column ``of``, which are told apart by colour in each block.
     """
+    from matplotlib.ticker import MaxNLocator
+
     decodings = list(dict.fromkeys(table["decoding"]))
     settings = in_order(table["setting"])
     block = len(lines) + 1.5
@@ -101,6 +103,7 @@ def _rows_of_settings(
         axes.set_yticks([block * n + (len(lines) - 1) / 2 for n in range(len(settings))], settings)
         axes.set_title(f"{metric}, {decoding}")
         axes.grid(visible=False, axis="y")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         if part[what].isna().all():
             axes.text(0.5, 0.5, "not defined", ha="center", transform=axes.transAxes)
     return figure, {line: handles[line] for line in lines if line in handles}
@@ -127,10 +130,14 @@ def _interval(axes: Axes, record: dict[Any, Any], what: str, y: float, look: Any
 
 
 def levels(run_metrics: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "ALS")) -> Figure:
-    """Each metric of each run under each setting, with its interval, the controls as a floor."""
+    """Each metric of each run under each setting, with its interval, the controls as a floor.
+
+    A single completion, as of no prompt and greedy decoding, is not drawn: its interval is all.
+    """
     table = run_metrics[run_metrics["metric"].isin(metrics)]
     if table["value"].notna().sum() == 0:
         return _empty("nothing was measured")
+    table = table[table["n_generations"] > 1]
     runs = list(dict.fromkeys(table["run"]))
     shown = [metric for metric in metrics if metric in set(table["metric"])]
     figure, handles = _rows_of_settings(table, runs, shown, "value", "run")
@@ -145,7 +152,8 @@ def levels(run_metrics: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "A
 
 def scores(run_propensity: pd.DataFrame) -> Figure:
     """Propensity scores of each run, with intervals; dashed: as much unprompted as under attack."""
-    table = run_propensity[~run_propensity["undefined"].astype(bool)]
+    single = run_propensity[["n_prompts", "n_prompts_capability"]].min(axis=1) < 2
+    table = run_propensity[~run_propensity["undefined"].astype(bool) & ~single]
     if table["value"].notna().sum() == 0:
         return _empty("no propensity score is defined")
     metrics, runs = (list(dict.fromkeys(table[name])) for name in ("metric", "run"))
@@ -164,8 +172,12 @@ def scores(run_propensity: pd.DataFrame) -> Figure:
 def differences(
     differences: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "ALS")
 ) -> Figure:
-    """Each difference with its interval; filled: it holds after Holm's correction."""
-    table = differences[differences["metric"].isin(metrics)]
+    """Each difference with its interval; filled: it holds after Holm's correction.
+
+    Of a single prompt, or where one run has nothing to divide by, none is drawn.
+    """
+    single = differences[["n_prompts_a", "n_prompts_b"]].min(axis=1) < 2
+    table = differences[differences["metric"].isin(metrics) & ~single]
     table = table.assign(pair=table["run_a"] + " − " + table["run_b"])
     if table["difference"].notna().sum() == 0:
         return _empty("no setting is in both of two runs")
@@ -238,7 +250,8 @@ def trajectories(
     for axes in grid.flat:
         axes.set_ylim(bottom=0)
         axes.grid(visible=False, axis="x")
-    n = table["n_generations"].agg(["min", "max"])
+    drawn = table[table["decoding"].isin({decoding for decoding, _ in columns})]
+    n = drawn["n_generations"].agg(["min", "max"])
     figure.supxlabel(
         f"stage of training (n = {n['min']} to {n['max']} completions a point)", size="small"
     )
@@ -311,7 +324,8 @@ def shifts(shifts: pd.DataFrame, stages: pd.DataFrame) -> Figure:
     last = int(kept["stage"].max())
     grid[0, 0].set_xticks(range(last + 1), ["start", *map(str, range(1, last + 1))])
     grid[0, 0].set(ylim=(0, None), ylabel="share of the start's value")
-    figure.supxlabel("stage of training", size="small")
+    n = kept["n_prompts"].agg(["min", "max"])
+    figure.supxlabel(f"stage of training (n = {n['min']} to {n['max']} prompts)", size="small")
     _legend(figure, handles)
     return figure
 
@@ -321,7 +335,7 @@ def _kept(shifts: pd.DataFrame, stages: pd.DataFrame) -> pd.DataFrame:
     starts = stages[stages["stage"] == 0].set_index("trajectory")["run"]
     later = stages.assign(run_b=stages["trajectory"].map(starts), run_a=stages["run"])
     rows = later.merge(shifts, on=["run_a", "run_b"])
-    columns = ["trajectory", "stage", "setting", "decoding", "metric", "kept"]
+    columns = ["trajectory", "stage", "setting", "decoding", "metric", "n_prompts", "kept"]
     long = pd.concat(
         [
             rows.rename(columns={name: "metric", f"kept_{name}": "kept"})[columns]

@@ -130,8 +130,7 @@ def findings(
     """What the comparison shows, in sentences whose every number is computed from its tables.
 
     What happens in a course of training is told beside its control: what the control does too is
-    not told of the course's own text. The first metric of the table is told of, and FMR against
-    NVR for the shift.
+    not told of the course's own text. The shift is told of FMR against NVR.
     """
     sentences = [f"Beware: {_beware(row)}" for row in caveats.to_dict("records")]
     if differences["difference"].notna().sum() == 0:
@@ -144,66 +143,92 @@ def findings(
         f" at {LEVEL:.0%}"
         + (f"; {untested} are not tested (unpaired or undefined)." if untested else ".")
     )
-    first = differences[differences["metric"] == differences["metric"].iloc[0]]
-    told: set[tuple[str, str]] = set()
-    for course in given:
-        end = (course.runs[-1], course.runs[0])
-        told.add(end)
-        sentences += _of_course(first, shifts, course)
-    sentences += _against_control(first, given, told)
+    ends = {(course.runs[-1], course.runs[0]): course for course in given}
+    beside = dict(_last_common(given))
     stages = {(run, course.runs[0]) for course in given for run in course.runs[1:]}
-    controls = [c for c in given if c.is_control]
-    stages |= {
-        pair
-        for course in given
-        for control in controls
-        for pair in zip(course.runs, control.runs, strict=False)
-    }
-    pairs = dict.fromkeys(zip(first["run_a"], first["run_b"], strict=True))
-    for pair in pairs:
-        if pair not in told and pair not in stages:
-            sentences += _of_pair(first, *pair)
+    stages |= {pair for one in given for other in given for pair in _zipped(one, other)}
+    for pair, course in ends.items():
+        sentences += _of_course(differences, shifts, pair, course)
+    if given and not beside and not any(course.is_control for course in given):
+        names = ", ".join(course.name for course in given)
+        sentences.append(
+            f"No control is named: whether what happens in {names} comes of the text that is read,"
+            " or of reading on at all, cannot be told."
+        )
+    for pair, course in beside.items():
+        sentences += _beyond_control(differences, pair, course)
+    for pair in dict.fromkeys(zip(differences["run_a"], differences["run_b"], strict=True)):
+        if pair not in ends and pair not in stages:
+            sentences += _told_pair(differences, pair, " against ".join(pair))
     return sentences
+
+
+def _zipped(one: Course, other: Course) -> list[tuple[str, str]]:
+    return list(zip(one.runs, other.runs, strict=False))
+
+
+def _last_common(given: Sequence[Course]) -> Iterator[tuple[tuple[str, str], Course]]:
+    """Each course's last stage that its control has too, with the control's run of that stage."""
+    for control in (course for course in given if course.is_control):
+        for course in (course for course in given if not course.is_control):
+            yield _zipped(course, control)[-1], course
 
 
 def _beware(row: dict[Any, Any]) -> str:
     return f"{row['about']} differs between the runs ({row['runs']}). {row['consequence']}"
 
 
-def _rows_of(table: pd.DataFrame, a: str, b: str) -> Iterator[tuple[str, pd.DataFrame]]:
+def _rows_of(table: pd.DataFrame, pair: tuple[str, str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of a pair, decoding by decoding."""
-    part = table[(table["run_a"] == a) & (table["run_b"] == b)]
+    part = table[(table["run_a"] == pair[0]) & (table["run_b"] == pair[1])]
     for decoding in dict.fromkeys(part["decoding"]):
         yield str(decoding), part[part["decoding"] == decoding]
 
 
-def _of_pair(first: pd.DataFrame, a: str, b: str) -> list[str]:
-    return [
-        f"{a} against {b}, {decoding} decoding: "
-        + "; ".join(map(_told, rows.to_dict("records")))
-        + "."
-        for decoding, rows in _rows_of(first, a, b)
-    ]
+def _told_pair(differences: pd.DataFrame, pair: tuple[str, str], what: str) -> list[str]:
+    """The capability in full, and what holds of the propensity."""
+    sentences = []
+    for decoding, rows in _rows_of(differences, pair):
+        attacks = rows[rows["kind"] == "capability"].to_dict("records")
+        told = "; ".join(map(_told, attacks))
+        if told:
+            sentences.append(f"{what}, {decoding} decoding, capability: {told}.")
+        asked = rows[rows["kind"] == "propensity"].to_dict("records")
+        if asked:
+            sentences.append(f"{what}, {decoding} decoding, propensity: {_what_holds(asked)}.")
+    return sentences
 
 
-def _of_course(first: pd.DataFrame, shifts: pd.DataFrame, course: Course) -> list[str]:
-    start, end = course.runs[0], course.runs[-1]
-    sentences = [
-        f"{course.name}{' (the control)' if course.is_control else ''}, from {start} to {end},"
-        f" {decoding} decoding: " + "; ".join(map(_told, rows.to_dict("records"))) + "."
-        for decoding, rows in _rows_of(first, end, start)
-    ]
+def _what_holds(rows: Sequence[dict[Any, Any]]) -> str:
+    """The differences that hold, and how many do not or are not tested."""
+    tested = [row for row in rows if pd.notna(row["p"])]
+    holding = [row for row in tested if _holds(row)]
+    unpaired = [row for row in rows if not row["paired"] and pd.notna(row["difference"])]
+    parts = [_told(row) for row in holding]
+    if len(tested) > len(holding):
+        rest = f"{len(tested) - len(holding)} of {len(tested)} differences"
+        parts.append(f"no difference is shown in {rest} that are tested")
+    if unpaired:
+        parts.append(f"{len(unpaired)} are unpaired and not tested")
+    return "; ".join(parts) or "nothing is defined in both"
+
+
+def _of_course(
+    differences: pd.DataFrame, shifts: pd.DataFrame, pair: tuple[str, str], course: Course
+) -> list[str]:
+    end, start = pair
+    control = " (the control)" if course.is_control else ""
     chosen = shifts[
         (shifts["verbatim"] == "FMR")
         & (shifts["near_verbatim"] == "NVR")
         & (shifts["kind"] == "capability")
         & shifts["shift"].notna()
     ]
-    return sentences + [
-        f"{course.name}, {decoding} decoding, {row['setting']}: {end} keeps"
+    return _told_pair(differences, pair, f"{course.name}{control}, from {start} to {end}") + [
+        f"{course.name}{control}, {decoding} decoding, {row['setting']}: {end} keeps"
         f" {row['kept_verbatim']:.0%} of the FMR of {start} and {row['kept_near_verbatim']:.0%} of"
         f" its NVR: {_shift_verdict(row)}"
-        for decoding, rows in _rows_of(chosen, end, start)
+        for decoding, rows in _rows_of(chosen, pair)
         for row in rows.to_dict("records")
     ]
 
@@ -235,44 +260,22 @@ def _told(row: dict[Any, Any]) -> str:
     return f"{text} ({ends}, {p}): no difference is shown"
 
 
-def _against_control(
-    first: pd.DataFrame, given: Sequence[Course], told: set[tuple[str, str]]
-) -> list[str]:
-    """What each course does beyond its control, at their last common stage."""
-    controls = [course for course in given if course.is_control]
-    others = [course for course in given if not course.is_control]
-    if others and not controls:
-        names = ", ".join(course.name for course in others)
-        return [
-            f"No control is named: whether what happens in {names} comes of the text that is read,"
-            " or of reading on at all, cannot be told."
-        ]
-    return [
-        sentence
-        for control in controls
-        for course in others
-        for sentence in _beyond(first, course, control, told)
-    ]
-
-
-def _beyond(
-    first: pd.DataFrame, course: Course, control: Course, told: set[tuple[str, str]]
-) -> list[str]:
-    a, b = list(zip(course.runs, control.runs, strict=False))[-1]
-    told.add((a, b))
+def _beyond_control(differences: pd.DataFrame, pair: tuple[str, str], course: Course) -> list[str]:
+    """What a course does beyond its control, at their last common stage."""
     sentences = []
-    for decoding, rows in _rows_of(first, a, b):
+    for decoding, rows in _rows_of(differences, pair):
         records = rows.to_dict("records")
-        holding = [row for row in records if _holds(row)]
-        text = f"{a} against its control {b}, {decoding} decoding: "
-        if holding:
-            text += "; ".join(map(_told, holding)) + f". Only this may be told of {course.name}"
-            text += " in particular; what else happens in both comes of reading on."
+        text = f"{pair[0]} against its control {pair[1]}, {decoding} decoding: "
+        text += _what_holds(records)
+        if any(map(_holds, records)):
+            text += (
+                f". Only what holds here may be told of {course.name} in particular; all else comes"
+                " of reading on."
+            )
         else:
             text += (
-                f"no difference of {records[0]['metric']} is shown under any of {len(records)}"
-                f" settings, so nothing of what happens here may be told of {course.name} in"
-                " particular: the control does it too."
+                f". So nothing of what happens here may be told of {course.name} in particular: it"
+                " is not shown that the control does otherwise."
             )
         sentences.append(text)
     return sentences

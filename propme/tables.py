@@ -258,6 +258,7 @@ class _Shifts:
     low: Annotated[float | None, "lower end of its 95 % interval"]
     high: Annotated[float | None, "upper end of its 95 % interval"]
     paired: Annotated[bool, "whether both runs were asked the same prompts"]
+    n_prompts: Annotated[int, "prompts of the run that has fewer; completions if nothing is asked"]
     n_rounds: Annotated[int, "bootstrap rounds"]
     n_rounds_undefined: Annotated[int, "of them those with 0 or nothing to divide by"]
 
