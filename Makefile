@@ -26,9 +26,10 @@ demo-compare: $(INSTALLED)
 	@echo "Trains and asks 7 checkpoints, two at a time; what is there already is not made again."
 	$(BIN)/python -m propme.continued $(MADE) danish & pid=$$!; \
 	  $(BIN)/python -m propme.continued $(MADE) english && wait $$pid
-	$(MAKE) $(RUNS)/start/$(REPORT)
-	$(MAKE) -j2 continued-runs
+	OMP_NUM_THREADS=1 $(MAKE) $(RUNS)/start/$(REPORT)
+	OMP_NUM_THREADS=1 $(MAKE) -j2 continued-runs
 	$(BIN)/propme compare params/compare-demo.yaml
+	$(BIN)/propme compare params/compare-demo-second.yaml
 
 continued-runs: $(patsubst %,$(RUNS)/%/$(REPORT),$(CHECKPOINTS) $(SECOND))
 

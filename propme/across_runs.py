@@ -229,7 +229,8 @@ def caveats(compared: pd.DataFrame) -> pd.DataFrame:
         compared["corpus_sha256"] != "", compared["corpus"]
     )
     keys["tokenizer"] = _tokenizer_keys(compared)
-    shown = {"corpus": compared["corpus"], "tokenizer": keys["tokenizer"].str[:12]}
+    ends = compared["corpus"].map(lambda path: "/".join(Path(path).parts[-2:]))
+    shown = {"corpus": ends, "tokenizer": keys["tokenizer"].str[:12]}
     rows = []
     for about, consequence in _CONSEQUENCES.items():
         if keys[about].nunique() > 1:
@@ -360,9 +361,9 @@ def pairs_of(
 ) -> list[tuple[str, str]]:
     """Pairs of runs to compare, the second to be subtracted from the first; each once.
 
-    Those of ``pairs``, each ``A - B`` written as ``A, B``; then each stage of a course with its
-    first and, where a course is the control, with the control's same stage. With neither, each
-    run with the first.
+    Those of ``pairs``, each ``A, B``; then the last stage of each course with its first and, where
+    one is the control, the last stage that both have. With neither, each run with the first.
+    Stages between are drawn and not tested: each test makes all others of the table weaker.
 
     Raises
     ------
@@ -370,17 +371,26 @@ def pairs_of(
         A text is no pair, or names an unknown run.
     """
     found = [_pair(str(text), names) for text in pairs]
-    controls = [course for course in given if course.is_control]
-    for course in given:
-        found += [(run, course.runs[0]) for run in course.runs[1:]]
-        for control in controls:
-            found += [
-                (own, other)
-                for own, other in zip(course.runs, control.runs, strict=False)
-                if own != other
-            ]
+    found += [(course.runs[-1], course.runs[0]) for course in given]
+    found += [pair for pair, _ in beside_controls(given)]
     found = found or [(name, names[0]) for name in names[1:]]
     return list(dict.fromkeys(pair for pair in found if pair[0] != pair[1]))
+
+
+def beside_controls(given: Sequence[Course]) -> list[tuple[tuple[str, str], Course]]:
+    """Each course's last stage that a control has too, with the control's run of that stage."""
+    return [
+        (list(zip(course.runs, control.runs, strict=False))[-1], course)
+        for control in given
+        for course in given
+        if control.is_control and not course.is_control
+    ]
+
+
+def stage_pairs(pairs: Sequence[tuple[str, str]], given: Sequence[Course]) -> list[tuple[str, str]]:
+    """Those pairs, and every stage of each course with its first; each once."""
+    stages = [(run, course.runs[0]) for course in given for run in course.runs[1:]]
+    return list(dict.fromkeys([*pairs, *stages]))
 
 
 def _pair(text: str, names: Sequence[str]) -> tuple[str, str]:

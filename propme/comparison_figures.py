@@ -81,7 +81,7 @@ def _rows_of_settings(
     """
     from matplotlib.ticker import MaxNLocator
 
-    decodings = list(dict.fromkeys(table["decoding"]))
+    decodings = sorted(set(table["decoding"]))
     settings = in_order(table["setting"])
     block = len(lines) + 1.5
     height = 1.0 + len(decodings) * (0.8 + _ROW * block * len(settings))
@@ -107,6 +107,13 @@ def _rows_of_settings(
         if part[what].isna().all():
             axes.text(0.5, 0.5, "not defined", ha="center", transform=axes.transAxes)
     return figure, {line: handles[line] for line in lines if line in handles}
+
+
+def _n(counts: Any) -> str:
+    """How many things are behind the points of a figure."""
+    values = np.asarray(counts, dtype=int)
+    least, most = values.min(), values.max()
+    return f"n = {least}" if least == most else f"n = {least} to {most}"
 
 
 def _blocks(axes: Axes, n: int, block: float) -> None:
@@ -141,12 +148,11 @@ def levels(run_metrics: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "A
     runs = list(dict.fromkeys(table["run"]))
     shown = [metric for metric in metrics if metric in set(table["metric"])]
     figure, handles = _rows_of_settings(table, runs, shown, "value", "run")
-    n = table.groupby(["setting", "decoding"])["n_generations"].agg(["min", "max"])
     for axes in figure.axes:
         axes.set_xlim(left=0)
     _x_labels(figure, shown, "95 % interval")
     _legend(figure, handles)
-    figure.supxlabel(f"n = {n['min'].min()} to {n['max'].max()} completions a point", size="small")
+    figure.supxlabel(f"{_n(table['n_generations'])} completions a point", size="small")
     return figure
 
 
@@ -164,8 +170,7 @@ def scores(run_propensity: pd.DataFrame) -> Figure:
         axes.set_xlim(-0.02, 1.02)
     _x_labels(figure, metrics, f"score against {table['capability'].iloc[0]}, 95 % interval")
     _legend(figure, handles)
-    n = table["n_prompts"].agg(["min", "max"])
-    figure.supxlabel(f"n = {n['min']} to {n['max']} prompts; dashed: neutral", size="small")
+    figure.supxlabel(f"{_n(table['n_prompts'])} prompts; dashed: neutral", size="small")
     return figure
 
 
@@ -188,10 +193,9 @@ def differences(
         axes.axvline(0, color="black", lw=1, ls="--")
     _x_labels(figure, shown, "difference, 95 % interval")
     _legend(figure, handles)
-    n = table[["n_prompts_a", "n_prompts_b"]].to_numpy()
+    n = _n(table[["n_prompts_a", "n_prompts_b"]])
     figure.supxlabel(
-        f"n = {n.min()} to {n.max()} prompts; filled: holds after Holm's correction; hollow: not,"
-        " or unpaired",
+        f"{n} prompts; filled: holds after Holm's correction; hollow: not, or unpaired",
         size="small",
     )
     return figure
@@ -251,10 +255,8 @@ def trajectories(
         axes.set_ylim(bottom=0)
         axes.grid(visible=False, axis="x")
     drawn = table[table["decoding"].isin({decoding for decoding, _ in columns})]
-    n = drawn["n_generations"].agg(["min", "max"])
-    figure.supxlabel(
-        f"stage of training (n = {n['min']} to {n['max']} completions a point)", size="small"
-    )
+    n = _n(drawn["n_generations"])
+    figure.supxlabel(f"stage of training ({n} completions a point)", size="small")
     _legend(figure, handles)
     return figure
 
@@ -324,8 +326,7 @@ def shifts(shifts: pd.DataFrame, stages: pd.DataFrame) -> Figure:
     last = int(kept["stage"].max())
     grid[0, 0].set_xticks(range(last + 1), ["start", *map(str, range(1, last + 1))])
     grid[0, 0].set(ylim=(0, None), ylabel="share of the start's value")
-    n = kept["n_prompts"].agg(["min", "max"])
-    figure.supxlabel(f"stage of training (n = {n['min']} to {n['max']} prompts)", size="small")
+    figure.supxlabel(f"stage of training ({_n(kept['n_prompts'])} prompts)", size="small")
     _legend(figure, handles)
     return figure
 

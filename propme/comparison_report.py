@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from propme import tables
-from propme.across_runs import Course, courses_of
+from propme.across_runs import Course, beside_controls, courses_of
 from propme.figures import short
 from propme.records import in_order
 from propme.report import as_data_uri, rendered
@@ -126,11 +126,18 @@ def findings(
     shifts: pd.DataFrame,
     caveats: pd.DataFrame,
     given: Sequence[Course],
+    levels: pd.DataFrame,
 ) -> list[str]:
     """What the comparison shows, in sentences whose every number is computed from its tables.
 
     What happens in a course of training is told beside its control: what the control does too is
     not told of the course's own text. The shift is told of FMR against NVR.
+
+    Parameters
+    ----------
+    differences, shifts, caveats, levels : DataFrame
+        The tables of those names; ``levels`` is ``run_metrics``.
+    given : sequence of Course
     """
     sentences = [f"Beware: {_beware(row)}" for row in caveats.to_dict("records")]
     if differences["difference"].notna().sum() == 0:
@@ -143,10 +150,9 @@ def findings(
         f" at {LEVEL:.0%}"
         + (f"; {untested} are not tested (unpaired or undefined)." if untested else ".")
     )
+    sentences += _floors(levels, [*differences["run_a"], *differences["run_b"]])
     ends = {(course.runs[-1], course.runs[0]): course for course in given}
-    beside = dict(_last_common(given))
-    stages = {(run, course.runs[0]) for course in given for run in course.runs[1:]}
-    stages |= {pair for one in given for other in given for pair in _zipped(one, other)}
+    beside = dict(beside_controls(given))
     for pair, course in ends.items():
         sentences += _of_course(differences, shifts, pair, course)
     if given and not beside and not any(course.is_control for course in given):
@@ -158,20 +164,28 @@ def findings(
     for pair, course in beside.items():
         sentences += _beyond_control(differences, pair, course)
     for pair in dict.fromkeys(zip(differences["run_a"], differences["run_b"], strict=True)):
-        if pair not in ends and pair not in stages:
+        if pair not in ends and pair not in beside:
             sentences += _told_pair(differences, pair, " against ".join(pair))
     return sentences
 
 
-def _zipped(one: Course, other: Course) -> list[tuple[str, str]]:
-    return list(zip(one.runs, other.runs, strict=False))
-
-
-def _last_common(given: Sequence[Course]) -> Iterator[tuple[tuple[str, str], Course]]:
-    """Each course's last stage that its control has too, with the control's run of that stage."""
-    for control in (course for course in given if course.is_control):
-        for course in (course for course in given if not course.is_control):
-            yield _zipped(course, control)[-1], course
+def _floors(levels: pd.DataFrame, compared: Sequence[str]) -> list[str]:
+    """What texts by people reach, told once for all runs in which they reach the same."""
+    rows = levels[(levels["setting"] == "human") & levels["run"].isin(compared)]
+    runs_of: dict[str, list[str]] = {}
+    for (run, _), part in rows.groupby(["run", "decoding"], sort=False):
+        told = ", ".join(
+            f"{metric} {_written(metric, value)}"
+            for metric, value in zip(part["metric"], part["value"], strict=True)
+            if pd.notna(value)
+        )
+        if str(run) not in runs_of.setdefault(told, []):
+            runs_of[told].append(str(run))
+    return [
+        f"Texts by people, traced in the same way, reach {told} ({', '.join(runs)}): the floor."
+        " What does not exceed it is no sign of leakage."
+        for told, runs in runs_of.items()
+    ]
 
 
 def _beware(row: dict[Any, Any]) -> str:
@@ -269,8 +283,8 @@ def _beyond_control(differences: pd.DataFrame, pair: tuple[str, str], course: Co
         text += _what_holds(records)
         if any(map(_holds, records)):
             text += (
-                f". Only what holds here may be told of {course.name} in particular; all else comes"
-                " of reading on."
+                f". Only what holds here may be told of {course.name} in particular, and of one"
+                " training each; all else is not shown to be more than reading on does."
             )
         else:
             text += (
@@ -307,7 +321,7 @@ def write_report(folder: Path, notebook: str) -> Path:
     page = environment.get_template("comparison.html").render(
         name=folder.name,
         notebook=notebook,
-        findings=findings(differences, shifts, caveats, courses_of(trajectories)),
+        findings=findings(differences, shifts, caveats, courses_of(trajectories), levels),
         tables={
             "Each run": levels_table(levels).to_dict("split"),
             "Differences": differences_table(differences).to_dict("split"),

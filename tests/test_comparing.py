@@ -94,9 +94,9 @@ def test_every_table_and_figure_and_page_is_there(compared: Path) -> None:
     front = (compared / "report" / "index.html").read_text("utf-8")
     read = [
         tables.read(name, compared / "tables")
-        for name in ("differences", "shifts", "caveats", "trajectories")
+        for name in ("differences", "shifts", "caveats", "run_metrics", "trajectories")
     ]
-    sentences = findings(*read[:3], courses_of(read[3]))
+    sentences = findings(*read[:3], courses_of(read[4]), read[3])
     assert len(sentences) > 5
     assert "may be told of Danish in particular" in front
     assert front.count("data:image/png;base64,") == len(names)
@@ -167,12 +167,10 @@ def test_a_wrong_parameter_is_refused(given: dict[str, object], message: str) ->
         effective_parameters([], given, None)
 
 
-def test_the_demonstrations_comparison_names_what_make_makes() -> None:
-    effective = effective_parameters(
-        [runs.project_root() / "params" / "compare-demo.yaml"], {}, None
-    )
-    makefile = (runs.project_root() / "Makefile").read_text()
-    lines = dict(line.split(" := ") for line in makefile.splitlines() if " := " in line)
-    made = (lines["CHECKPOINTS"] + " " + lines["SECOND"]).split()
-    assert [Path(run).name for run in effective["runs"]] == made
-    assert {str(Path(run).parent) for run in effective["runs"]} == {lines["RUNS"]}
+def test_the_demonstrations_comparisons_name_what_make_makes() -> None:
+    root = runs.project_root()
+    lines = (root / "Makefile").read_text().splitlines()
+    made = dict(line.split(" := ") for line in lines if " := " in line)
+    for file, names in (("compare-demo", "CHECKPOINTS"), ("compare-demo-second", "SECOND")):
+        effective = effective_parameters([root / "params" / f"{file}.yaml"], {}, None)
+        assert effective["runs"] == [f"{made['RUNS']}/{name}" for name in made[names].split()]

@@ -136,8 +136,13 @@ def test_shifts_that_are_not_defined_are_not_shown() -> None:
     ]
 
 
+def levels(*rows: dict[str, Any]) -> pd.DataFrame:
+    defaults = {"run": "d2", "setting": "human", "kind": "control", "decoding": "sampled"}
+    return frame("run_metrics", defaults | {"subset": "all", "metric": "ALS", "value": 25.0}, rows)
+
+
 def told(*rows: dict[str, Any], given: tuple[Course, ...] = (DANISH, ENGLISH)) -> str:
-    return "\n".join(findings(differences(*rows), shifts({}), caveats(), given))
+    return "\n".join(findings(differences(*rows), shifts({}), caveats(), given, levels()))
 
 
 def test_what_holds_is_told_with_its_numbers() -> None:
@@ -181,13 +186,24 @@ def test_a_shift_is_told_as_its_interval_allows(
     ends: tuple[float | None, float | None], verdict: str
 ) -> None:
     row = dict(zip(("low", "high"), ends, strict=True))
-    text = "\n".join(findings(differences({}), shifts(row), caveats(), [DANISH]))
+    text = "\n".join(findings(differences({}), shifts(row), caveats(), [DANISH], levels()))
     assert "d2 keeps 20% of the FMR of start and 60% of its NVR: shift +0.400" in text
     assert verdict in text
 
 
+def test_the_floor_is_told_once_for_runs_that_have_the_same() -> None:
+    floors = levels(
+        {}, {"metric": "NVR", "value": 0.0625}, {"metric": "FMR", "value": None},
+        {"run": "start"}, {"run": "start", "metric": "NVR", "value": 0.0625},
+        {"run": "other", "value": 3.0},
+    )  # fmt: skip
+    text = "\n".join(findings(differences({}), shifts(), caveats(), [], floors))
+    assert "reach ALS 25.0, NVR 0.062 (d2, start): the floor." in text
+    assert text.count("the floor") == 1
+
+
 def test_caveats_come_first() -> None:
-    sentences = findings(differences({}), shifts(), caveats({}), [])
+    sentences = findings(differences({}), shifts(), caveats({}), [], levels())
     assert sentences[0] == "Beware: corpus differs between the runs (a: x; b: y). So."
 
 
@@ -198,5 +214,5 @@ def test_a_pair_of_no_course_is_told_by_itself() -> None:
 
 
 def test_nothing_in_common_says_so() -> None:
-    (sentence,) = findings(differences(), shifts(), caveats(), [])
+    (sentence,) = findings(differences(), shifts(), caveats(), [], levels())
     assert sentence == "There is no setting in two of the runs, so nothing is compared."
