@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: demo demo-compare continued-runs test lint clean
+.PHONY: demo demo-compare start-runs comparisons test lint clean
 
 demo: $(INSTALLED)
 	@echo "The first run trains the demonstration's model and takes some minutes; later ones use it again."
@@ -26,12 +26,18 @@ demo-compare: $(INSTALLED)
 	@echo "Trains and asks 7 checkpoints, two at a time; what is there already is not made again."
 	$(BIN)/python -m propme.continued $(MADE) danish & pid=$$!; \
 	  $(BIN)/python -m propme.continued $(MADE) english && wait $$pid
-	OMP_NUM_THREADS=1 $(MAKE) $(RUNS)/start/$(REPORT)
-	OMP_NUM_THREADS=1 $(MAKE) -j2 continued-runs
-	$(BIN)/propme compare params/compare-demo.yaml
-	$(BIN)/propme compare params/compare-demo-second.yaml
+	OMP_NUM_THREADS=1 $(MAKE) -j2 start-runs
+	OMP_NUM_THREADS=1 $(MAKE) -j2 comparisons
 
-continued-runs: $(patsubst %,$(RUNS)/%/$(REPORT),$(CHECKPOINTS) $(SECOND))
+# Those of a corpus each, before the others: they build its index.
+start-runs: $(patsubst %,$(RUNS)/%/$(REPORT),start start-on-danish start-on-english)
+
+comparisons: outputs/compare-demo/$(REPORT) outputs/compare-demo-second/$(REPORT)
+
+outputs/compare-demo/$(REPORT): $(CHECKPOINTS:%=$(RUNS)/%/$(REPORT))
+outputs/compare-demo-second/$(REPORT): $(SECOND:%=$(RUNS)/%/$(REPORT))
+outputs/%/$(REPORT): params/%.yaml
+	$(BIN)/propme compare $<
 
 $(CHECKPOINTS:%=$(RUNS)/%/$(REPORT)): $(RUNS)/%/$(REPORT): params/demo-continued.yaml
 	$(BIN)/propme run $^ -p model $(MADE)/models/$* --output $(RUNS)/$*

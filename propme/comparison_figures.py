@@ -149,7 +149,7 @@ def levels(run_metrics: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "A
     shown = [metric for metric in metrics if metric in set(table["metric"])]
     figure, handles = _rows_of_settings(table, runs, shown, "value", "run")
     for axes in figure.axes:
-        axes.set_xlim(left=0)
+        axes.set_xlim(left=-0.02 * axes.get_xlim()[1])  # a marker at 0 is drawn whole
     _x_labels(figure, shown, "95 % interval")
     _legend(figure, handles)
     figure.supxlabel(f"{_n(table['n_generations'])} completions a point", size="small")
@@ -304,6 +304,8 @@ def shifts(shifts: pd.DataFrame, stages: pd.DataFrame) -> Figure:
     Capability settings alone, the sampled decoding if there is one. Where the dashed lines lie
     above the full ones, copying went from verbatim to near-verbatim.
     """
+    if stages.empty:
+        return _empty("no course of training is given")
     kept = _kept(shifts[shifts["kind"] == "capability"], stages)
     if kept.empty:
         return _empty("no metric is above 0 at the start of a course of training")

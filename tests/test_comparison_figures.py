@@ -163,7 +163,11 @@ EMPTY = trajectory_table([])
         (figures.scores(frame("run_propensity", [])), "no propensity score is defined"),
         (figures.differences(frame("differences", [])), "no setting is in both"),
         (figures.trajectories(levels(), EMPTY), "no course of training is given"),
-        (figures.shifts(shifts(), EMPTY), "no metric is above 0 at the start"),
+        (figures.shifts(shifts(), EMPTY), "no course of training is given"),
+        (
+            figures.shifts(shifts().iloc[:0], trajectory_table(COURSES)),
+            "no metric is above 0 at the start",
+        ),
     ],
 )
 def test_what_is_empty_says_so(figure: Figure, text: str) -> None:
