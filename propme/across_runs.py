@@ -274,12 +274,16 @@ def run_metrics(
 def run_propensity(
     runs: Iterable[ComparedRun], names: Sequence[str], seed: int = 0, rounds: int = ROUNDS
 ) -> pd.DataFrame:
-    """Propensity scores of each run: the table ``run_propensity``, of all generations."""
-    parts = []
+    """Propensity scores of each run: the table ``run_propensity``, of all generations.
+
+    A run without a capability setting has none.
+    """
+    parts = [_table("run_propensity", [])]
     for run in runs:
-        scores = measurements.propensity_table(run.frame, names, seed, rounds)
-        parts.append(scores[scores["subset"] == "all"].assign(run=run.name))
-    return pd.concat(parts, ignore_index=True)[list(tables.TABLES["run_propensity"].columns)]
+        if (run.frame["kind"] == "capability").any():
+            scores = measurements.propensity_table(run.frame, names, seed, rounds)
+            parts.append(scores[scores["subset"] == "all"].assign(run=run.name))
+    return pd.concat(parts[1:] or parts, ignore_index=True)[list(parts[0].columns)]
 
 
 @dataclass(frozen=True)

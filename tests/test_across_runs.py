@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from propme import across_runs as across
-from propme import tables
+from propme import measurements, tables
 from propme.across_runs import ComparedRun, Course
 from propme.comparison import holm
 from propme.errors import MetricError, ParameterError
@@ -184,6 +184,22 @@ def test_a_setting_that_one_lacks_and_controls_are_left_out() -> None:
     rows = [generation(s, 0, 0) for s in ("generic", "prefix", "human", "mismatched_prefix")]
     table = compare(run("a", rows), run("b", rows[1:]), metrics=("ALS",))
     assert table["setting"].to_list() == ["prefix"]
+
+
+def test_runs_without_a_common_setting_have_no_difference_and_no_shift() -> None:
+    runs = [lengths("a", [1, 2], setting="generic"), lengths("b", [3, 4])]
+    assert compare(*runs).empty
+    assert across.shifts(runs, [("b", "a")], 0, 20).empty
+
+
+def test_a_run_without_an_attack_has_no_propensity_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    score = dict.fromkeys(tables.TABLES["propensity"].columns, 0) | {"subset": "all"}
+    made = [score, score | {"subset": "no loops"}]
+    monkeypatch.setattr(measurements, "propensity_table", lambda *_: pd.DataFrame(made))
+    asked = lengths("a", [1, 2], setting="generic")
+    table = across.run_propensity([asked, lengths("b", [3, 4])], ["NVR"])
+    assert table[["run", "subset"]].to_numpy().tolist() == [["b", "all"]]
+    assert across.run_propensity([asked], ["NVR"]).empty
 
 
 def test_what_one_run_does_not_define_is_no_difference() -> None:

@@ -141,6 +141,17 @@ def levels(*rows: dict[str, Any]) -> pd.DataFrame:
     return frame("run_metrics", defaults | {"subset": "all", "metric": "ALS", "value": 25.0}, rows)
 
 
+def test_tables_of_nothing_are_empty() -> None:
+    empty = [
+        differences_table(differences()),
+        levels_table(levels()),
+        scores_table(frame("run_propensity", {}, ())),
+        shifts_table(shifts()),
+    ]
+    assert all(len(table) == 0 for table in empty)
+    assert "setting" in empty[0].columns
+
+
 def told(*rows: dict[str, Any], given: tuple[Course, ...] = (DANISH, ENGLISH)) -> str:
     return "\n".join(findings(differences(*rows), shifts({}), caveats(), given, levels()))
 
