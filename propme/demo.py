@@ -11,10 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -26,7 +24,7 @@ import numpy as np
 
 from propme.corpus import read_documents
 from propme.errors import InputError
-from propme.files import alone, sha256_of
+from propme.files import alone, make_whole, sha256_of
 from propme.progress import track
 
 if TYPE_CHECKING:
@@ -88,10 +86,10 @@ def ensure_demo(cache: Path, settings: DemoSettings | None = None) -> Demo:
     cache.mkdir(parents=True, exist_ok=True)
     with alone(folder):  # two runs may want it at once
         if not folder.exists():
-            _whole_or_not_at_all(folder, lambda new: write_corpus(new, settings))
+            make_whole(folder, lambda new: write_corpus(new, settings))
         if not _is_trained_on(demo.model, demo.corpus):
             shutil.rmtree(demo.model, ignore_errors=True)
-            _whole_or_not_at_all(demo.model, lambda new: train_model(demo.corpus, new, settings))
+            make_whole(demo.model, lambda new: train_model(demo.corpus, new, settings))
     return demo
 
 
@@ -101,20 +99,6 @@ def _is_trained_on(model: Path, corpus: Path) -> bool:
         return (model / _TRAINED_ON).read_text() == sha256_of(corpus)
     except FileNotFoundError:
         return False
-
-
-def _whole_or_not_at_all(folder: Path, make: Callable[[Path], object]) -> None:
-    """Have ``make`` fill a temporary folder, and give it its name when it is whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}-making-*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-making-"))
-    try:
-        make(temporary)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _bible_version() -> str:

@@ -131,12 +131,15 @@ LAYERS = (
     ("figures",),
     ("leaks",),
     ("report",),
+    ("across_runs",),
+    ("comparison_report",),
+    ("comparison_figures",),
     ("parameters",),
     ("demo",),
-    ("planted",),
+    ("planted", "continued"),
     ("run",),
     ("runner",),
-    ("sensitivity",),
+    ("sensitivity", "comparing"),
     ("cli",),
 )
 

@@ -20,6 +20,7 @@ from propme.run import inputs as found_inputs
 from propme.runner import checking
 
 ROOT = Path(__file__).parent.parent
+OF_RUN = set(tables.TABLES) - set(tables.OF_COMPARISON)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_a_run_has_its_layout_and_says_where_the_report_is(finished):
     for stage in runs.STAGES:
         assert (folder / f"{stage}.ipynb").is_file()
         assert (folder / "report" / f"{stage}.html").is_file()
-    assert {p.stem for p in (folder / "tables").glob("*.parquet")} == set(tables.TABLES)
+    assert {p.stem for p in (folder / "tables").glob("*.parquet")} == OF_RUN
     assert (folder / "figures" / "propensity_scores.png").is_file()
     assert (folder / "report" / "viewer.html").is_file()
     assert done.stdout.splitlines()[-1] == f"The report is {folder / 'report' / 'index.html'}"
@@ -63,13 +64,13 @@ def test_a_run_has_its_layout_and_says_where_the_report_is(finished):
 
 def test_every_table_is_what_it_is_declared_to_be(finished):
     folder, _ = finished
-    for name in tables.TABLES:
+    for name in OF_RUN:
         tables.read(name, folder / "tables")
 
 
 def test_every_prompt_has_its_generations_and_every_generation_its_trace(finished):
     folder, _ = finished
-    read = {name: tables.read(name, folder / "tables") for name in tables.TABLES}
+    read = {name: tables.read(name, folder / "tables") for name in OF_RUN}
     used = read["prompts"][read["prompts"]["refused"] == ""]
     assert used["setting"].value_counts().to_dict() == {
         "generic": 3,
@@ -111,7 +112,7 @@ def test_every_span_and_match_stands_where_its_table_says(finished):
 
 def test_the_headline_is_the_mean_that_the_tables_give(finished):
     folder, _ = finished
-    read = {name: tables.read(name, folder / "tables") for name in tables.TABLES}
+    read = {name: tables.read(name, folder / "tables") for name in OF_RUN}
     joined = read["generations"].merge(read["prompts"], on="prompt_id")
     joined = joined.merge(read["traces"], on="generation_id")
     part = joined[(joined["setting"] == "prefix") & (joined["decoding"] == "greedy")]
@@ -132,7 +133,7 @@ def test_run_json_tells_what_was_run_with_what(finished):
     assert record["parameters"]["temperature"] == 0.8
     assert record["parameters"]["docs_per_span"] == 10
     assert set(record["stages"]) == set(runs.STAGES)
-    assert set(record["tables"]) == set(tables.TABLES)
+    assert set(record["tables"]) == OF_RUN
     assert {"propme", "torch", "transformers", "papermill"} <= set(record["versions"])
     assert all(len(entry["sha256"]) == 64 for entry in record["inputs"].values())
     assert all(s["peak_memory_bytes"] > 50e6 for s in record["stages"].values())
@@ -366,11 +367,11 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
 
 def test_what_came_of_another_table_is_removed_with_it(tmp_path):
     folder = runs.open_run(str(tmp_path / "out"))
-    empty = {name: tables.to_frame(name, []) for name in tables.TABLES}
+    empty = {name: tables.to_frame(name, []) for name in OF_RUN}
     for name, frame in empty.items():
         folder.write(name, frame)
     folder.write("generations", empty["generations"])
-    assert len(list(folder.tables.glob("*.parquet"))) == len(tables.TABLES)
+    assert len(list(folder.tables.glob("*.parquet"))) == len(OF_RUN)
     one = records.Generation("g", "p", "greedy", 0, 0, "x", (1,), "stop", 0.0, 1.0, 1)
     folder.write("generations", tables.to_frame("generations", [one]))
     left = {p.stem for p in folder.tables.glob("*.parquet")}

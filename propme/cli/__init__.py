@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from propme import __version__
-from propme.cli import indexing, measuring, running, tracing
+from propme.cli import comparing, indexing, measuring, running, tracing
 from propme.errors import PropMeError
 
 
@@ -35,6 +35,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"propme {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (running, measuring, tracing, indexing):
+    for group in (running, comparing, measuring, tracing, indexing):
         group.add(commands)
     return parser

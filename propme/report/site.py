@@ -84,10 +84,10 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     exports = write_exports(stored, report / "tables")
     sections = audit_sections(stored, record)
     for suffix in ("html", "md"):
-        page = _template(f"audit.{suffix}").render(name=run.name, sections=sections)
+        page = page_template(f"audit.{suffix}").render(name=run.name, sections=sections)
         write_whole(report / f"audit.{suffix}", page)
     index = report / "index.html"
-    page = _template("index.html").render(
+    page = page_template("index.html").render(
         name=run.name,
         answers=answers(stored["metrics"], stored["propensity"]),
         findings=findings(stored["metrics"], stored["propensity"], stored["copies"]),
@@ -105,7 +105,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     return index
 
 
-def _template(name: str) -> Template:
+def page_template(name: str) -> Template:
     """A page's form; in Markdown, what would be read as markup is escaped by `escaped`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -130,8 +130,12 @@ def _saved(figure: Figure, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix in ("png", "svg", "pdf"):
         figure.savefig(path.with_suffix(f".{suffix}"), bbox_inches="tight")
-    content = base64.b64encode(path.with_suffix(".png").read_bytes()).decode("ascii")
-    return f"data:image/png;base64,{content}"
+    return as_data_uri(path.with_suffix(".png"))
+
+
+def as_data_uri(path: Path) -> str:
+    """A PNG as an address that holds it."""
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 
 def rendered_notebook(notebook: Path) -> str:

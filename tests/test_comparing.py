@@ -1,0 +1,178 @@
+"""Notebook 5 as a user runs it, on tiny runs: equal ones, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import tiny_parameters
+
+from propme import run as runs
+from propme import tables
+from propme.across_runs import courses_of
+from propme.comparing import NOTEBOOK, compare, effective_parameters
+from propme.comparison_report import findings
+from propme.errors import ParameterError, PropMeError, RunError, TableError
+from propme.runner import effective_parameters as run_parameters
+from propme.runner.notebook import execute
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of its own notebooks 1 to 3; what notebook 4 makes is not read."""
+    folder = tmp_path_factory.mktemp("runs")
+    given = tiny_parameters(folder / "a", folder / "cache") | {"n_varied": 0, "samples": 1}
+    effective = run_parameters([], given, None)
+    run = runs.open_run(effective["output"])
+    run.update_record(parameters=effective)
+    for stage in runs.STAGES[:3]:
+        execute(stage, run, effective)
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def six(tiny_run: Path) -> list[Path]:
+    """The run, and five more that hold the same; the last lacks a setting."""
+    copies = [tiny_run.with_name(name) for name in "bcdef"]
+    for copy in copies:
+        shutil.copytree(tiny_run, copy)
+    folder = copies[-1] / "tables"
+    prompts = tables.read("prompts", folder)
+    gone = prompts.loc[prompts["setting"] == "generic", "prompt_id"]
+    tables.write("prompts", prompts[~prompts["prompt_id"].isin(gone)], folder)
+    generations = tables.read("generations", folder)
+    lost = generations["prompt_id"].isin(gone)
+    for name in ("generations", "traces", "spans", "matches"):
+        table = tables.read(name, folder)
+        of_lost = table["generation_id"].isin(generations.loc[lost, "generation_id"])
+        tables.write(name, table[~of_lost], folder)
+    return [tiny_run, *copies]
+
+
+@pytest.fixture(scope="module")
+def compared(six: list[Path]) -> Path:
+    """Six runs compared, five of them equal, in two courses of training."""
+    overrides = {
+        "trajectories": ["Danish: a, b, c", "English: a, d, e"],
+        "control": "English",
+        "pairs": ["f, a"],
+        "bootstrap_rounds": 50,
+    }
+    return compare(six, overrides, str(six[0].with_name("compared"))).path
+
+
+def test_equal_runs_differ_by_exactly_nothing(compared: Path) -> None:
+    table = tables.read("differences", compared / "tables")
+    assert len(table) > 50
+    defined = table[table["difference"].notna()]
+    assert set(defined["difference"]) == {0.0}
+    assert set(defined.loc[defined["paired"], "p_holm"]) == {1.0}
+    assert set(table.loc[~table["paired"], "setting"]) == {"unconditional"}
+    assert "generic" not in set(table.loc[table["run_a"] == "f", "setting"])
+    shifted = tables.read("shifts", compared / "tables")["shift"].dropna()
+    assert len(shifted)
+    assert set(shifted) == {0.0}
+
+
+def test_the_levels_are_those_of_the_runs_own_tables(compared: Path, six: list[Path]) -> None:
+    levels = tables.read("run_metrics", compared / "tables")
+    traces = tables.read("traces", six[0] / "tables")
+    generations = tables.read("generations", six[0] / "tables")
+    prompts = tables.read("prompts", six[0] / "tables")
+    joined = generations.merge(prompts, on="prompt_id").merge(traces, on="generation_id")
+    part = joined[(joined["setting"] == "prefix") & (joined["decoding"] == "greedy")]
+    keys = ["run", "setting", "decoding", "metric"]
+    value = levels.set_index(keys)["value"].loc[("a", "prefix", "greedy", "ALS")]
+    assert value == pytest.approx(part["longest_segment"].astype(float).mean())
+
+
+def test_every_table_and_figure_and_page_is_there(compared: Path) -> None:
+    for name in tables.OF_COMPARISON:
+        tables.read(name, compared / "tables")
+    names = ("levels", "scores", "differences", "trajectories", "shifts")
+    assert {path.stem for path in (compared / "figures").glob("*.png")} == set(names)
+    front = (compared / "report" / "index.html").read_text("utf-8")
+    read = [
+        tables.read(name, compared / "tables")
+        for name in ("differences", "shifts", "caveats", "run_metrics", "trajectories")
+    ]
+    sentences = findings(*read[:3], courses_of(read[4]), read[3])
+    assert len(sentences) > 5
+    assert "may be told of Danish in particular" in front
+    assert front.count("data:image/png;base64,") == len(names)
+    for page in (compared / "report").glob("*.html"):
+        text = page.read_text("utf-8")
+        for remote in ('src="http', "src='http", 'src="//', "@import", "import('http"):
+            assert remote not in text, f"{page.name}: {remote}"
+    record = json.loads((compared / "run.json").read_text())
+    assert len(record["compared"]) == 6
+    assert record["stages"][NOTEBOOK]["seconds"] > 0
+
+
+def test_the_setting_that_one_lacks_is_told(compared: Path) -> None:
+    table = tables.read("caveats", compared / "tables").set_index("about")
+    assert list(table.index) == ["settings"]
+    assert table.loc["settings", "runs"].startswith("a, b, c, d, e: ")
+
+
+def test_one_run_is_refused_before_anything_runs(tiny_run: Path, tmp_path: Path) -> None:
+    for given in ([tiny_run], []):
+        with pytest.raises(ParameterError, match="two runs or more"):
+            compare(given, {}, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tiny_run: Path, tmp_path: Path, compared: Path) -> None:
+    with pytest.raises(RunError, match=r"no run \(it has no run.json\)"):
+        compare([tiny_run, tmp_path], {}, str(tmp_path / "out"))
+    with pytest.raises(RunError, match="a comparison, and no run"):
+        compare([tiny_run, compared], {}, str(tmp_path / "out"))
+
+
+def test_a_run_without_a_table_is_refused(tiny_run: Path, tmp_path: Path) -> None:
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(tiny_run, unfinished)
+    (unfinished / "tables" / "matches.parquet").unlink()
+    with pytest.raises(TableError, match="unfinished: the run has no table 'matches'"):
+        compare([tiny_run, unfinished], {}, str(tmp_path / "out"))
+
+
+def test_a_run_is_not_overwritten_by_a_comparison(six: list[Path]) -> None:
+    with pytest.raises(RunError, match="a run; give another folder"):
+        compare(six[:2], {}, str(six[0]))
+
+
+def test_a_file_names_runs_and_folders_stand_in_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("runs: [outputs/x, outputs/y]\nmetrics: [FMR]\noutput: outputs/z\n")
+    effective = effective_parameters([file], {}, None)
+    assert effective["runs"] == ["outputs/x", "outputs/y"]
+    assert (effective["metrics"], effective["output"]) == (["FMR"], "outputs/z")
+    effective = effective_parameters([file, "outputs/p", "outputs/q"], {"seed": 3}, "outputs/o")
+    assert effective["runs"] == ["outputs/p", "outputs/q"]
+    assert (effective["seed"], effective["output"]) == (3, "outputs/o")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metric": ["NVR"]}, "unknown parameter 'metric'; did you mean 'metrics'"),
+        ({"metrics": ["NVRR"]}, "unknown metric 'NVRR'"),
+        ({"propensity_metrics": ["ALS"]}, "ALS is not in"),
+        ({"bootstrap_rounds": 0}, "must be at least 1"),
+    ],
+)
+def test_a_wrong_parameter_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(PropMeError, match=message):
+        effective_parameters([], given, None)
+
+
+def test_the_demonstrations_comparisons_name_what_make_makes() -> None:
+    root = runs.project_root()
+    lines = (root / "Makefile").read_text().splitlines()
+    made = dict(line.split(" := ") for line in lines if " := " in line)
+    for file, names in (("compare-demo", "CHECKPOINTS"), ("compare-demo-second", "SECOND")):
+        effective = effective_parameters([root / "params" / f"{file}.yaml"], {}, None)
+        assert effective["runs"] == [f"{made['RUNS']}/{name}" for name in made[names].split()]
