@@ -316,7 +316,7 @@ def run_in(project, *arguments, **options):
 def test_a_process_that_is_killed_is_told_as_that(tmp_path):
     project = small_project(tmp_path, prompts="import os; os.kill(os.getpid(), 9)")
     process = run_in(project)
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "1_prompts: the process that ran it died, most likely killed for want of memory" in told
     assert "Traceback" not in told
@@ -328,8 +328,8 @@ def test_a_run_stops_at_its_time_limit_and_shows_where_it_was(tmp_path):
     project = small_project(tmp_path, prompts="import time; time.sleep(600)")
     begun = time.monotonic()
     process = run_in(project, time_limit=2 / 3600)
-    told, _ = process.communicate(timeout=60)
-    assert time.monotonic() - begun < 60
+    told, _ = process.communicate(timeout=300)
+    assert time.monotonic() - begun < 300  # not the 600 s of the notebook
     assert process.returncode == 1
     assert "1_prompts was stopped: the run's time_limit is reached" in told
     assert "time.sleep(600)" in (project / "out" / "1_prompts.ipynb").read_text()
@@ -343,7 +343,7 @@ def test_a_kernel_that_outlives_its_runner_is_waited_for(tmp_path):
         "if not where.exists():\n    where.write_text(str(os.getpid())); time.sleep(600)",
     )
     process = run_in(project, "--until", "1")
-    for _ in range(600):
+    for _ in range(2000):
         if (project / "kernel").exists() and (project / "kernel").read_text():
             break
         time.sleep(0.1)
@@ -351,7 +351,7 @@ def test_a_kernel_that_outlives_its_runner_is_waited_for(tmp_path):
     process.wait()
     kernel = int((project / "kernel").read_text())
     again = run_in(project, "--until", "1")
-    told, _ = again.communicate(timeout=60)
+    told, _ = again.communicate(timeout=300)
     assert again.returncode == 0, told
     assert "1_prompts ... (it was stopped)" in told
     with pytest.raises(ProcessLookupError):
