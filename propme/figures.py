@@ -69,6 +69,8 @@ def _size(panels: Sized, rows: Sized) -> tuple[float, float]:
 
 
 def _say_empty(figure: Figure, what: str) -> Figure:
+    """Say what there is none of, in the room of a line."""
+    figure.set_size_inches(6.4, 0.8)
     for axes in figure.axes:
         axes.set_axis_off()
     figure.text(0.5, 0.5, what, ha="center", va="center")

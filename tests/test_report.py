@@ -514,6 +514,7 @@ def executed(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+MAIL = f"{HOSTILE} anna@example.dk"
 VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
 
 
@@ -532,7 +533,7 @@ def make_run(folder: Path) -> Path:
         ),
         "generations": tables.to_frame(
             "generations",
-            [Generation("g1", "p1", "greedy", 0, 1, HOSTILE, (1,), "stop", 0.0, 1.0, 9)],
+            [Generation("g1", "p1", "greedy", 0, 1, MAIL, (1,), "stop", 0.0, 1.0, 9)],
         ),
         "traces": tables.to_frame("traces", [TraceSummary("g1", **NOTHING_FOUND)]),
         "spans": tables.to_frame(
@@ -744,6 +745,18 @@ def test_without_a_control_the_answer_says_so() -> None:
     (sentence,) = answers(metrics(PREFIX, {"low": 0.0}), propensity({}))
     assert "under ordinary prompts it is not shown to leak" in sentence
     assert "no control was traced, so what chance reaches is not known" in sentence
+
+
+def test_a_control_that_retrieves_nothing_is_a_control() -> None:
+    table = metrics(PREFIX, HUMAN | NOTHING)
+    (sentence,) = answers(table, propensity({}))
+    assert "leaks: prefix 0.300 [0.200, 0.450] (NVR; controls reach NVR 0.000)" in sentence
+    told = " ".join(findings(table, propensity(), copies()))
+    assert told == ""
+    (told,) = [line for line in findings(table, propensity({}), copies()) if "people wrote" in line]
+    assert told.endswith(
+        "retrieve no document, so that their NVR is not defined: the floor is nothing."
+    )
 
 
 def test_nothing_measured_has_no_answer() -> None:

@@ -103,8 +103,12 @@ def test_the_command_writes_them(tmp_path, capsys):
     file = tmp_path / "p.yaml"
     file.write_text("output: outputs/x\n")
     scripts = tmp_path / "scripts"
-    assert main(["slurm", str(file), "--grid", "seed=0,1", "--scripts", str(scripts)]) == 0
-    assert capsys.readouterr().out.startswith("2 runs; submit them")
+    grid = ["--grid", "seed=0,1", "--grid", "samples=1,2,3"]
+    options = ["--scripts", str(scripts), "--cpu=--cpus-per-task=4", "--shards", "5"]
+    assert main(["slurm", *grid, str(file), *options]) == 0
+    assert capsys.readouterr().out.startswith("6 runs; submit them")
+    assert "#SBATCH --cpus-per-task=4\n" in (scripts / "trace.sbatch").read_text()
+    assert "#SBATCH --array=1-30\n" in (scripts / "trace.sbatch").read_text()
     assert (scripts / "submit.sh").is_file()
 
 

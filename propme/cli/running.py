@@ -66,8 +66,13 @@ def add(commands: Any) -> None:
     _add_what_to_run(slurm)
     slurm.add_argument("--scripts", metavar="DIR", default="outputs/slurm", help="for the scripts")
     slurm.add_argument("--shards", type=positive, default=8, metavar="N", help="of a run's tracing")
-    slurm.add_argument("--gpu", default="--gpus=1", metavar="OPTIONS", help="where is generated")
-    slurm.add_argument("--cpu", default="", metavar="OPTIONS", help="of all other jobs")
+    slurm.add_argument(
+        "--gpu",
+        default="--gpus=1",
+        metavar="OPTIONS",
+        help="of sbatch, for jobs that generate; as --gpu='--gpus=1 --time=8:00:00', with the sign",
+    )
+    slurm.add_argument("--cpu", default="", metavar="OPTIONS", help="of sbatch, for all other jobs")
     slurm.add_argument("--at-most", type=positive, metavar="N", help="jobs of an array at a time")
     slurm.set_defaults(command=_slurm)
 
@@ -90,11 +95,10 @@ def _add_what_to_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grid",
-        nargs="+",
-        action="extend",
+        action="append",
         default=[],
         metavar="NAME=A,B,C",
-        help="a run for every combination of these values",
+        help="a run for each value; given several times, for every combination",
     )
     parser.add_argument(
         "--output", metavar="DIR", help="folder of the run, or of the runs; wins over the parameter"

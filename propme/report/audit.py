@@ -85,7 +85,7 @@ def _purpose(record: Mapping[str, Any]) -> Section:
 def _identities(record: Mapping[str, Any]) -> Section:
     """Names and hashes; of a path only its last part, which tells nothing of the machine."""
     rows = [
-        {"what": name, "name": _last_part(each["path"]), "SHA-256": each["sha256"] or "none"}
+        {"what": name, "name": last_part(each["path"]), "SHA-256": each["sha256"] or "none"}
         for name, each in record["inputs"].items()
         if each["path"]
     ]
@@ -106,8 +106,8 @@ def _identities(record: Mapping[str, Any]) -> Section:
 _TOLD_OF_A_GENERATOR = ("backend", "model", "revision", "server", "dtype", "device")
 
 
-def _last_part(path: str) -> str:
-    """The name of what lies at a path; a hub's name, which is no path here, as it is."""
+def last_part(path: str) -> str:
+    """The name of what lies at a path, so that it tells nothing else; a hub's as it is."""
     return Path(path).name if Path(path).is_absolute() else path
 
 

@@ -11,6 +11,8 @@ from propme.figures import short
 from propme.records import in_order
 from propme.report.wording import with_interval
 
+NOT_DEFINED = "not defined"
+
 
 def findings(metrics: pd.DataFrame, propensity: pd.DataFrame, copies: pd.DataFrame) -> list[str]:
     """Decoding by decoding: contrasts, floors, the positive control."""
@@ -38,20 +40,21 @@ def answers(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
             & (metrics["decoding"] == decoding)
         ]
         controls = rows[rows["kind"] == "control"]
-        floor = controls["value"].astype(float).max()
-        above = rows["low"].astype(float) > (0.0 if pd.isna(floor) else floor)
+        # Where a control retrieves no document, nothing is what it reaches.
+        floor = float(controls["value"].astype(float).fillna(0.0).max()) if len(controls) else 0.0
+        rows = rows.assign(above=rows["low"].astype(float) > floor)
         parts = [
             f"under {kind_told} it {_leaks_told(part, measured)}"
             for kind, kind_told in (("capability", "attack"), ("propensity", "ordinary prompts"))
-            for part in [rows[rows["kind"] == kind].assign(above=above)]
+            for part in [rows[rows["kind"] == kind]]
             if len(part)
         ]
         if not parts:
             continue
         beside = (
-            "no control was traced, so what chance reaches is not known"
-            if pd.isna(floor)
-            else f"controls reach {metric} {short(floor)}"
+            f"controls reach {metric} {short(floor)}"
+            if len(controls)
+            else "no control was traced, so what chance reaches is not known"
         )
         sentences.append(f"With {decoding} decoding, {'; '.join(parts)} ({metric}; {beside}).")
     return sentences
@@ -83,8 +86,12 @@ def floors(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
     controls = list(dict.fromkeys(metrics.loc[metrics["kind"] == "control", "setting"]))
     return [
         f"With {decoding} decoding, {_CONTROLS.get(setting, f'{setting} prompts, a control,')}"
-        f" reach {metric} {measured[setting]}: the floor. What does not exceed it is no sign of"
-        " leakage."
+        + (
+            f" retrieve no document, so that their {metric} is not defined: the floor is nothing."
+            if measured[setting] == NOT_DEFINED
+            else f" reach {metric} {measured[setting]}: the floor. What does not exceed it is no"
+            " sign of leakage."
+        )
         for decoding, metric, measured, _ in _told(metrics, propensity)
         for setting in controls
         if setting in measured
@@ -120,7 +127,7 @@ def _told(
                 for table in (metrics, propensity)
             )
             measured = {
-                str(row["setting"]): with_interval(row).replace("–", "not defined")
+                str(row["setting"]): with_interval(row).replace("–", NOT_DEFINED)
                 for row in values.to_dict("records")
             }
             yield decoding, metric, measured, scores

@@ -13,7 +13,7 @@ import pandas as pd
 from propme import figures, tables
 from propme.errors import InputError
 from propme.files import write_whole
-from propme.report.audit import audit_sections
+from propme.report.audit import audit_sections, last_part
 from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
 from propme.report.findings import answers, findings
 from propme.report.wording import date_told, headline_table
@@ -116,7 +116,12 @@ def _template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cells": cells, "markdown": escaped, "markdown_table": as_markdown}
+    environment.filters |= {
+        "cells": cells,
+        "last_part": last_part,
+        "markdown": escaped,
+        "markdown_table": as_markdown,
+    }
     return environment.get_template(name)
 
 

@@ -12,8 +12,9 @@ from propme.runner.settings import RUN_WIDE
 _HEAD = """\
 # Parameters
 
-Made by `propme params` from the first code cell of each notebook, which alone declares them. A file of parameters is YAML: a
-name and a value a line. Any of them can also be given as `-p NAME VALUE`. One that several notebooks have
+Made by `propme params` from the first code cell of each notebook, which alone declares them; only
+what no notebook can heed is declared by the runner. A file of parameters is YAML, a name and a
+value a line, and any of them can be given as `-p NAME VALUE`. One that several notebooks have
 stands with the first.
 """
 
