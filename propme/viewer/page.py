@@ -105,8 +105,8 @@ def _policy(script: str, style: str) -> str:
 
     return (
         f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)};"
-        " base-uri 'none'; form-action 'none'; require-trusted-types-for 'script';"
-        " trusted-types 'none'"
+        " base-uri 'none'; form-action 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
