@@ -302,3 +302,18 @@ def test_ordinary_prompts_must_overlap_much_less_than_an_attack() -> None:
     near = shares("file", "propensity", 0.1, 0.5, 0.9)
     with pytest.raises(InputError, match=r"setting 'file': half of its prompts share 50%.*50%"):
         require_contrast([*attack, *fine, *near])
+
+
+def test_where_enough_of_a_set_is_usable_the_rest_is_not_looked_up() -> None:
+    index = index_of(["w1 w2 w3 w4"], WORDS)
+    stands, usable = "w1 w2 w3 w4", [f"w{n} w{n + 1}" for n in (10, 20, 30)]
+    prompts = [
+        prompt_of(text, name=f"{setting}/{number}")
+        for setting in ("generic", "specific", "file")
+        for number, text in enumerate([stands, *usable])
+    ]
+    few = audit(prompts, index, 8, enough=2)
+    # Of each set the refused one and the first two others; of one's own file, all.
+    assert [p.prompt_id[-1] for p in few] == [*"012", *"012", *"0123"]
+    kept = [p for p in choose(audit(prompts, index, 8), 2) if not p.refused]
+    assert kept == [p for p in choose(few, 2) if not p.refused]

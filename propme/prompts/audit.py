@@ -25,7 +25,9 @@ _ALL_ARE_USED = (*PROMPT_FREE, "file")
 _CONTRAST = 0.5
 
 
-def audit(prompts: Iterable[Prompt], index: Index, longest_allowed: int) -> list[Prompt]:
+def audit(
+    prompts: Iterable[Prompt], index: Index, longest_allowed: int, enough: int | None = None
+) -> list[Prompt]:
     """Fill in what the corpus holds of each prompt, and refuse those that cannot be used.
 
     Parameters
@@ -35,6 +37,9 @@ def audit(prompts: Iterable[Prompt], index: Index, longest_allowed: int) -> list
         Of the training corpus.
     longest_allowed : int
         Longest run of index tokens that a propensity prompt may share with a document.
+    enough : int, optional
+        Usable prompts of a set of requests after which the rest of it is left out, where to look
+        one up is dear: those that `choose` would take are the same.
 
     Returns
     -------
@@ -52,14 +57,23 @@ def audit(prompts: Iterable[Prompt], index: Index, longest_allowed: int) -> list
     """
     first: dict[tuple[str, str], str] = {}
     audited = []
+    usable: Counter[str] = Counter()
     for prompt in track(list(prompts), "looking prompts up", unit="prompts"):
+        if enough is not None and _is_of_set(prompt) and usable[prompt.setting] == enough:
+            continue
         found = _audited(prompt, index)
         if not found.refused and found.setting not in PROMPT_FREE:
             same = first.setdefault((found.setting, found.text), found.prompt_id)
             repeats = f"the same text as {same}" if same != found.prompt_id else ""
             found = replace(found, refused=repeats or _reason(found, longest_allowed))
+        usable[found.setting] += not found.refused
         audited.append(found)
     return audited
+
+
+def _is_of_set(prompt: Prompt) -> bool:
+    """Whether it is one of a set of requests, of which as many are used as are asked for."""
+    return prompt.kind == "propensity" and prompt.setting not in _ALL_ARE_USED
 
 
 def _audited(prompt: Prompt, index: Index) -> Prompt:
@@ -147,8 +161,7 @@ def choose(prompts: Iterable[Prompt], n: int) -> list[Prompt]:
     used: Counter[str] = Counter()
     chosen = []
     for prompt in prompts:
-        limited = prompt.kind == "propensity" and prompt.setting not in _ALL_ARE_USED
-        if limited and not prompt.refused and used[prompt.setting] == n:
+        if _is_of_set(prompt) and not prompt.refused and used[prompt.setting] == n:
             continue
         used[prompt.setting] += not prompt.refused
         chosen.append(prompt)
