@@ -130,7 +130,8 @@ def test_code_counts_where_a_notebook_imports_it(tmp_path, monkeypatch):
     def hashes():
         code._hash_of.cache_clear()
         code._imports_of.cache_clear()
-        return [code.code_of_notebook(runs.notebook_path(stage)) for stage in ALL]
+        paths = [runs.notebook_path(stage) for stage in ALL]
+        return [code.code_of_notebook(p, without_showing=p != paths[-1]) for p in paths]
 
     before = hashes()
     for name in ("cli/running.py", "runner/running.py"):
@@ -143,6 +144,10 @@ def test_code_counts_where_a_notebook_imports_it(tmp_path, monkeypatch):
         file.write("# changed\n")
     strength = hashes()
     assert [a == b for a, b in zip(before, strength, strict=True)] == [True, True, True, False]
+    with (copy / "figures.py").open("a") as file:  # all draw; only what the last draws counts
+        file.write("# changed\n")
+    drawn = hashes()
+    assert [a == b for a, b in zip(strength, drawn, strict=True)] == [True, True, True, False]
     with (copy / "files.py").open("a") as file:  # of all, by way of others
         file.write("# changed\n")
     assert not set(hashes()) & set(strength)

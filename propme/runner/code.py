@@ -13,6 +13,9 @@ import propme
 from propme.errors import InputError
 from propme.files import sha256_of
 
+#: What shows tables and decides nothing that is in them.
+_SHOWING = frozenset({"figures", "report", "viewer"})
+
 _PACKAGE = Path(propme.__file__).parent
 
 
@@ -22,20 +25,27 @@ def notebook_hash(notebook: Path) -> str:
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
 
 
-def code_of_notebook(notebook: Path) -> str:
+def code_of_notebook(notebook: Path, *, without_showing: bool = False) -> str:
     """SHA-256 of all modules that a notebook imports, and of those that these import.
 
     A module that only the command or the runner needs changes nothing.
+
+    Parameters
+    ----------
+    notebook : Path
+    without_showing : bool
+        Leave out what only shows tables: for stages that are expensive, and whose tables no figure
+        can change.
     """
     source = "\n".join(
         "".join(cell["source"]) for cell in _cells(notebook) if cell["cell_type"] == "code"
     )
-    return _hash_of(frozenset(_imported(source)))
+    return _hash_of(frozenset(_imported(source)), _SHOWING if without_showing else frozenset())
 
 
 def code_of(*names: str) -> str:
     """The same of some modules."""
-    return _hash_of(frozenset(names))
+    return _hash_of(frozenset(names), frozenset())
 
 
 def _cells(notebook: Path) -> list[dict[str, str]]:
@@ -47,12 +57,12 @@ def _cells(notebook: Path) -> list[dict[str, str]]:
 
 
 @cache
-def _hash_of(names: frozenset[str]) -> str:
+def _hash_of(names: frozenset[str], without: frozenset[str]) -> str:
     seen: set[str] = set()
-    waiting = set(names)
+    waiting = set(names - without)
     while waiting:
         seen |= waiting
-        waiting = {name for module in waiting for name in _imports_of(module)} - seen
+        waiting = {name for module in waiting for name in _imports_of(module)} - seen - without
     digest = hashlib.sha256()
     for file in sorted(file for name in seen for file in _files_of(name)):
         digest.update(f"{file.relative_to(_PACKAGE)}\0{sha256_of(file)}\0".encode())

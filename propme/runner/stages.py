@@ -19,7 +19,16 @@ from propme.runner.code import code_of_notebook, notebook_hash
 from propme.runner.settings import own_parameters
 
 #: Parameters that decide where or how fast something is made, and not what.
-_INDIFFERENT = ("output", "cache", "workers", "tracing_backend", "concurrency", "patience")
+_INDIFFERENT = (
+    "output",
+    "cache",
+    "workers",
+    "tracing_backend",
+    "concurrency",
+    "patience",
+    "request_rate",
+    "requests_at_once",
+)
 
 
 def made_from(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
@@ -31,7 +40,7 @@ def made_from(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> di
         "files": {n: digest for n, v in own.items() if (digest := content_of(n, v))},
         "tables": _hashes(folder, _tables_before(stage)),
         "notebook": notebook_hash(notebook),
-        "code": code_of_notebook(notebook),
+        "code": code_of_notebook(notebook, without_showing=stage != STAGES[-1]),
     }
 
 
