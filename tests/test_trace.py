@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from helpers import DANISH, ENGINES, byte_tokenizer, generation, index_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
@@ -398,6 +398,7 @@ def test_an_index_on_disk_in_several_shards(engine: str, tmp_path: Path) -> None
 
     @settings(max_examples=25 if engine == "mapped" else 10, deadline=None)
     @given(CASES, RULES, st.sampled_from(["mixed", "text"]))
+    @example((["the cat sat on the mat."] * 4, "the cat sat"), "verified", "mixed")
     def check(case: tuple[list[str], str], merging: str, mode: str) -> None:
         documents, text = case
         records = [Document(f"d{n}", document) for n, document in enumerate(documents)]
