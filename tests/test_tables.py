@@ -91,6 +91,38 @@ ROWS: dict[str, list[Any]] = {
         )
     ],
     "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
+    "compared_runs": [
+        tables._ComparedRuns("a", "/o/a", "m", "", "c", "5e", "1d", "", "mixed", "greedy", "x", 9)
+    ],
+    "caveats": [tables._Caveats("corpus", NASTY, "So.")],
+    "run_metrics": [
+        tables._RunMetrics(
+            "generic", "propensity", "greedy", "all", "NVR", None, None, None, "none", 0, 9, 0, "a"
+        )
+    ],
+    "run_propensity": [
+        tables._RunPropensity(
+            "NVR", "greedy", "all", "generic", "prefix", None, 0.1, None, None, None, "none", 0, 48,
+            True, 100, 100, "a",
+        )
+    ],
+    "differences": [
+        tables._Differences(
+            "b", "a", "prefix", "capability", "greedy", "NVR", None, 0.1, None, None, None, "none",
+            False, "other prompts", 0, 9, None, None,
+        ),
+        tables._Differences(
+            "b", "a", "generic", "propensity", "greedy", "FMR", 0.2, 0.1, 0.1, -0.1, 0.3,
+            "bootstrap", True, "", 9, 9, 0.01, 0.02,
+        ),
+    ],
+    "shifts": [
+        tables._Shifts(
+            "b", "a", "prefix", "capability", "greedy", "FMR", "NVR", None, 0.5, None, None, None,
+            True, 9, 100, 100,
+        )
+    ],
+    "trajectories": [tables._Trajectories("Danish", 0, "a", False)],
 }  # fmt: skip
 
 every_table = pytest.mark.parametrize("name", TABLES)
