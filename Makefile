@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: demo demo-compare test lint clean
+.PHONY: demo demo-compare example test lint clean
 
 demo: $(INSTALLED)
 	@echo "The first run trains the demonstration's model and takes some minutes; later ones use it again."
@@ -21,6 +21,11 @@ demo-compare: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/propme run params/demo-continued.yaml params/demo-continued-second.yaml --jobs 2
 	$(BIN)/propme compare params/compare-demo.yaml
 	$(BIN)/propme compare params/compare-demo-second.yaml
+
+# The report that is committed, of the demonstration in small; figures are in its report already.
+example: $(INSTALLED)
+	$(BIN)/propme run params/example.yaml --force
+	rm -rf docs/example-report/figures docs/example-report/parts
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadfile

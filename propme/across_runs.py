@@ -272,13 +272,14 @@ def run_propensity(
 ) -> pd.DataFrame:
     """Propensity scores of each run: the table ``run_propensity``, of all generations.
 
-    A run without a capability setting has none.
+    A run without a capability setting has none. Those of controls are left out.
     """
     parts = [_table("run_propensity", [])]
     for run in runs:
         if (run.frame["kind"] == "capability").any():
             scores = metric_tables.propensity_table(run.frame, names, seed, rounds)
-            parts.append(scores[scores["subset"] == "all"].assign(run=run.name))
+            told = (scores["subset"] == "all") & (scores["kind"] == "propensity")
+            parts.append(scores[told].assign(run=run.name))
     return pd.concat(parts[1:] or parts, ignore_index=True)[list(parts[0].columns)]
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from propme import across_runs as across
-from propme import measurements, tables
+from propme import metric_tables, tables
 from propme.across_runs import ComparedRun, Course
 from propme.comparison import holm
 from propme.errors import MetricError, ParameterError
@@ -193,9 +193,10 @@ def test_runs_without_a_common_setting_have_no_difference_and_no_shift() -> None
 
 
 def test_a_run_without_an_attack_has_no_propensity_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    score = dict.fromkeys(tables.TABLES["propensity"].columns, 0) | {"subset": "all"}
-    made = [score, score | {"subset": "no loops"}]
-    monkeypatch.setattr(measurements, "propensity_table", lambda *_: pd.DataFrame(made))
+    score = dict.fromkeys(tables.TABLES["propensity"].columns, 0)
+    score |= {"subset": "all", "kind": "propensity"}
+    made = [score, score | {"subset": "no loops"}, score | {"kind": "control"}]
+    monkeypatch.setattr(metric_tables, "propensity_table", lambda *_: pd.DataFrame(made))
     asked = lengths("a", [1, 2], setting="generic")
     table = across.run_propensity([asked, lengths("b", [3, 4])], ["NVR"])
     assert table[["run", "subset"]].to_numpy().tolist() == [["b", "all"]]

@@ -16,6 +16,7 @@ from propme.comparing import NOTEBOOK, compare, effective_parameters
 from propme.comparison_report import findings
 from propme.errors import ParameterError, PropMeError, RunError, TableError
 from propme.runner import effective_parameters as run_parameters
+from propme.runner import planned_runs
 from propme.runner.notebook import execute
 
 
@@ -169,10 +170,11 @@ def test_a_wrong_parameter_is_refused(given: dict[str, object], message: str) ->
         effective_parameters([], given, None)
 
 
-def test_the_demonstrations_comparisons_name_what_make_makes() -> None:
-    root = runs.project_root()
-    lines = (root / "Makefile").read_text().splitlines()
-    made = dict(line.split(" := ") for line in lines if " := " in line)
-    for file, names in (("compare-demo", "CHECKPOINTS"), ("compare-demo-second", "SECOND")):
-        effective = effective_parameters([root / "params" / f"{file}.yaml"], {}, None)
-        assert effective["runs"] == [f"{made['RUNS']}/{name}" for name in made[names].split()]
+def test_the_demonstrations_comparisons_name_the_runs_of_its_sweeps() -> None:
+    params = runs.project_root() / "params"
+    for compared, swept in (
+        ("compare-demo", "demo-continued"),
+        ("compare-demo-second", "demo-continued-second"),
+    ):
+        made = [run.effective["output"] for run in planned_runs([params / f"{swept}.yaml"])]
+        assert effective_parameters([params / f"{compared}.yaml"], {}, None)["runs"] == made

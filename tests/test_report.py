@@ -753,7 +753,9 @@ def test_a_control_that_retrieves_nothing_is_a_control() -> None:
     assert "leaks: prefix 0.300 [0.200, 0.450] (NVR; controls reach NVR 0.000)" in sentence
     told = " ".join(findings(table, propensity(), copies()))
     assert told == ""
-    (told,) = [line for line in findings(table, propensity(HUMAN), copies()) if "people wrote" in line]
+    (told,) = [
+        line for line in findings(table, propensity(HUMAN), copies()) if "people wrote" in line
+    ]
     assert told.endswith(
         "retrieve no document, so that their NVR is not defined: the floor is nothing."
     )

@@ -102,8 +102,8 @@ ROWS: dict[str, list[Any]] = {
     ],
     "run_propensity": [
         tables._RunPropensity(
-            "NVR", "greedy", "all", "generic", "prefix", None, 0.1, None, None, None, "none", 0, 48,
-            True, 100, 100, "a",
+            "NVR", "greedy", "all", "generic", "propensity", "prefix", None, 0.1, None, None, None,
+            "none", 0, 48, True, 100, 100, "a",
         )
     ],
     "differences": [

@@ -99,7 +99,6 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         stages=rendered,
         exports=[path.relative_to(report).as_posix() for path in exports],
         record=record,
-        begun=date_told(record["started"]),
     )
     write_whole(index, page)
     return index
@@ -118,6 +117,7 @@ def page_template(name: str) -> Template:
     )
     environment.filters |= {
         "cells": cells,
+        "date_told": date_told,
         "last_part": last_part,
         "markdown": escaped,
         "markdown_table": as_markdown,

@@ -83,9 +83,11 @@ def _with_papermill(
         raise RunError(
             f"{stage} failed: {error.ename}: {error.evalue}\nThe traceback is in {executed}"
         ) from error
-    except DeadKernelError as error:
+    except RuntimeError as error:  # DeadKernelError, or a bare one if it died while it started
         if seen.time_is_up:
             raise RunError(_time_is_up(stage)) from error
+        if not isinstance(error, DeadKernelError) and "Kernel died" not in str(error):
+            raise
         raise RunError(
             f"{stage}: the process that ran it died, most likely killed for want of memory (it held"
             f" {seen.peak_memory_bytes / 1e9:.1f} GB); lower batch_size or workers, use a smaller"
