@@ -97,11 +97,13 @@ def _identities(record: Mapping[str, Any]) -> Section:
         (
             f"Completions: {', '.join(told)}." if told else "Completions: source not recorded.",
             f"Software: Python {record['python']}, {versions}.",
-            "An input without a hash is known by its name alone; what stands behind it may change.",
+            *(() if all(row["SHA-256"] != "none" for row in rows) else (_NAME_ALONE,)),
         ),
         pd.DataFrame(rows, columns=["what", "name", "SHA-256"]),
     )
 
+
+_NAME_ALONE = "An input without a hash is known by its name alone: what stands behind it may change."
 
 _TOLD_OF_A_GENERATOR = ("backend", "model", "revision", "server", "dtype", "device")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 
@@ -18,6 +19,8 @@ def main(lock: str, pid: str) -> None:
     from filelock import FileLock
     from ipykernel import kernelapp
 
+    # tqdm would ask for widgets, which no rendered page can show.
+    warnings.filterwarnings("ignore", message="IProgress not found")
     with FileLock(lock):
         Path(pid).write_text(str(os.getpid()))
         kernelapp.launch_new_instance()
