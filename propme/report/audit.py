@@ -103,7 +103,7 @@ def _identities(record: Mapping[str, Any]) -> Section:
     )
 
 
-_NAME_ALONE = "An input without a hash is known by its name alone: what stands behind it may change."
+_NAME_ALONE = "An input without a hash is known by its name; what stands behind it may change."
 
 _TOLD_OF_A_GENERATOR = ("backend", "model", "revision", "server", "dtype", "device")
 

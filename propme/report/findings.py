@@ -191,7 +191,8 @@ def _positive_control(rows: pd.DataFrame, decoding: str) -> list[str]:
     if len(control):
         row = control.iloc[0]
         sentences.append(
-            f"With {decoding} decoding, of completions of {row['n_prompts']} held-out documents,"
+            f"With {decoding} decoding, of completions of {row['n_prompts']} held-out"
+            f" {'document' if row['n_prompts'] == 1 else 'documents'},"
             f" {row['value']:.0%} continue verbatim: what chance reaches."
         )
     return sentences
