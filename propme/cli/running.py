@@ -103,6 +103,13 @@ def _add_what_to_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", help="folder of the run, or of the runs; wins over the parameter"
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of a sweep the run of that name alone; may be given several times",
+    )
 
 
 def planned(options: argparse.Namespace) -> list[PlannedRun]:
@@ -111,7 +118,9 @@ def planned(options: argparse.Namespace) -> list[PlannedRun]:
     from propme.runner import parse_grid, planned_runs
 
     overrides = {name: from_text(value) for name, value in options.p}
-    return planned_runs(options.files, parse_grid(options.grid), overrides, options.output)
+    return planned_runs(
+        options.files, parse_grid(options.grid), overrides, options.output, options.only
+    )
 
 
 def _which(options: argparse.Namespace) -> Which:
