@@ -40,8 +40,6 @@ def add(commands: Any) -> None:
     status = commands.add_parser("status", help="how far runs are, and what failed")
     status.add_argument("folder", type=Path, metavar="DIR", help="a run, or a folder of runs")
     status.set_defaults(command=_status)
-    params = commands.add_parser("params", help="all parameters, with type, default and meaning")
-    params.set_defaults(command=_params)
     verify = commands.add_parser(
         "verify",
         help="whether a run is what its record says",
@@ -187,13 +185,6 @@ def _trace_shard(runs: Sequence[PlannedRun], share: tuple[int, int]) -> int:
         raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
     trace_shard(runs[0].effective, share)
     print(f"Shard {share[0]} of {share[1]} is traced")
-    return 0
-
-
-def _params(_: argparse.Namespace) -> int:
-    from propme.runner.parameter_page import parameter_page
-
-    print(parameter_page(), end="")
     return 0
 
 
