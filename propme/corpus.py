@@ -40,7 +40,8 @@ def read_documents(
     Parameters
     ----------
     path : Path
-        ``.jsonl`` (also ``.gz`` or ``.zst``): an object a line. ``.json``: one array of objects.
+        ``.jsonl`` (also ``.gz`` or ``.zst``), ``.json.gz``, ``.json.zst``: an object a line, as
+        corpora on the hub name such files. ``.json``: one array of objects.
         ``.parquet``, ``.csv`` with a heading: a row a document. ``.txt``: the file is one document.
     text_field : str
         Key of the text. It must be there and be a string; it may be empty.
@@ -420,6 +421,8 @@ _READERS: dict[str, Callable[[Path, BinaryIO], Iterator[Row]]] = {
     ".jsonl": _plain_lines,
     ".jsonl.gz": _gzip_lines,
     ".jsonl.zst": _zstd_lines,
+    ".json.gz": _gzip_lines,
+    ".json.zst": _zstd_lines,
     ".json": _json_array,
     ".csv": _csv_rows,
     ".parquet": _parquet_rows,

@@ -222,6 +222,8 @@ WRITERS: dict[str, Callable[[Sequence[Any], Path], Any]] = {
     ".jsonl": lambda rows, path: path.write_bytes(as_lines(rows)),
     ".jsonl.gz": lambda rows, path: path.write_bytes(gzip.compress(as_lines(rows))),
     ".jsonl.zst": write_zstd,
+    ".json.gz": lambda rows, path: path.write_bytes(gzip.compress(as_lines(rows))),
+    ".json.zst": write_zstd,
     ".json": lambda rows, path: path.write_text(json.dumps(rows)),
     ".parquet": lambda rows, path: pq.write_table(pa.Table.from_pylist(rows), path),
     ".arrow": write_arrow,

@@ -40,13 +40,15 @@ def test_all_stages_of_a_new_run_and_nothing_is_written(own, tmp_path):
         ({"model": "./nowhere"}, "model: there is no ./nowhere"),
         ({"prompt_file": "mine.csv"}, "prompt_file: there is no mine.csv"),
         ({"generic_prompts": "generic_fr"}, "generic_prompts: generic_fr: no such file"),
+        ({"generic_prompts": "generic_en", "n_prompts": 301}, "generic_prompts: 301 are wanted"),
+        ({"index": "https://x.invalid/#y"}, "tokenizer: the index's must be named"),
         ({"backend": "recorded"}, "recorded: the file of completions"),
         ({"backend": "openai"}, "the address of the model's server"),
     ],
 )
 def test_what_is_missing_is_told(own, given, missing, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    found = foreseen(**own | given)
+    found = foreseen(**own | {"tokenizer": ""} | given)
     assert any(each.startswith(missing) for each in found.missing), found.missing
 
 

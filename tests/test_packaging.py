@@ -112,6 +112,7 @@ LAYERS = (
     ("errors", "files"),
     ("records", "personal_data"),
     ("tables", "progress", "degenerate"),
+    ("table_page",),
     ("corpus", "model_tokenizer"),
     ("index",),
     ("prompts",),

@@ -203,6 +203,17 @@ def test_ids_that_no_index_holds_occur_nowhere_and_ask_nothing(built, word_token
         assert pickle.loads(pickle.dumps(index)).count([1, 2]) == 1  # noqa: S301
 
 
+def test_a_vocabulary_of_more_than_16_bits_is_searched_in_an_index_of_32(built, tmp_path):
+    """Token 65535 separates documents in 16 bits; in 32 it is one as any other."""
+    with built([[65_535, 65_536, 5], [65_536, 5]], "u32") as folder:
+        asked = RemoteSettings(str(tmp_path / "a"), **QUICK)
+        with infinigram_server(folder) as server:
+            index = open_index(server.address, tokenizer=str(folder), remote=asked)
+            assert index.n_documents == 2
+            assert index.find([65_536, 5]).count == 2
+            assert index.find([65_535, 65_536, 5]).count == 1
+
+
 def test_a_passage_in_two_pieces_must_stand_in_one_place(built, word_tokenizer, tmp_path):
     """Both pieces of 8 occur, 16 tokens in one place do not: once a document ends between them."""
     one, two = list(range(10, 18)), list(range(20, 28))

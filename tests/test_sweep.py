@@ -106,6 +106,7 @@ def test_a_file_builds_on_another(write):
         ({}, {"model": ["a/m", "b/m"]}, {}, "two runs would be written to .*model=m"),
         ({"base": "a.yaml"}, {}, {}, "must be another file"),
         ({"base": 3}, {}, {}, "must be another file"),
+        ({"runs": ["x", "y"]}, {}, {}, r"propme compare .*a\.yaml"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(write, content, grid, fixed, message):
@@ -122,3 +123,13 @@ def test_two_files_of_one_output_are_refused(write):
     files = [write("a", output="outputs/x"), write("b", output="outputs/./x")]
     with pytest.raises(ParameterError, match="two runs would be written to"):
         planned_runs(files)
+
+
+def test_only_the_runs_that_are_named(write):
+    files = [write("a", output="a", sweep=[{"name": "x", "seed": 1}, {"name": "y", "seed": 2}])]
+    files += [write("b", output="b", sweep=[{"name": "y", "seed": 3}])]
+    chosen = planned_runs(files, only=["y"])
+    assert [run.effective["output"] for run in chosen] == ["a/y", "b/y"]
+    assert len(planned_runs(files, only=["y", "x"])) == 3
+    with pytest.raises(ParameterError, match="no run is called 'z'; they are x, y"):
+        planned_runs(files, only=["x", "z"])

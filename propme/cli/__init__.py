@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from propme import __version__
-from propme.cli import comparing, indexing, measuring, running, tracing
+from propme.cli import comparing, indexing, measuring, pages, running, tracing
 from propme.errors import PropMeError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0, 1 after an error that was told, 130 on Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     try:
         return int(options.command(options))
     except PropMeError as error:
@@ -28,13 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
     parser = argparse.ArgumentParser(
         prog="propme",
         description="Does a language model leak its training data, or could it only be made to?",
     )
     parser.add_argument("--version", action="version", version=f"propme {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (running, comparing, measuring, tracing, indexing):
+    for group in (running, comparing, measuring, tracing, indexing, pages):
         group.add(commands)
     return parser

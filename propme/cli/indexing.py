@@ -31,8 +31,15 @@ def add(commands: Any) -> None:
         parser.add_argument(
             "--workers", type=positive, default=os.cpu_count() or 1, help="default: all cores"
         )
-        parser.add_argument("--memory", type=float, metavar="GB", help="default: half of it")
-    build.add_argument("--output", required=True, type=Path, metavar="DIR")
+        parser.add_argument(
+            "--memory",
+            type=float,
+            metavar="GB",
+            help="of the sorts together; default: half of the machine's",
+        )
+    build.add_argument(
+        "--output", required=True, type=Path, metavar="DIR", help="folder of the index"
+    )
     build.add_argument(
         "--on-error",
         choices=("stop", "skip"),
@@ -42,11 +49,11 @@ def add(commands: Any) -> None:
     build.set_defaults(command=_index_build)
     estimate.set_defaults(command=_index_estimate)
     verify = actions.add_parser("verify", help="prove that an index is whole and right")
-    verify.add_argument("folder", type=Path, metavar="DIR")
+    verify.add_argument("folder", type=Path, metavar="DIR", help="folder of the index")
     verify.add_argument("--full", action="store_true", help="all of a large suffix array")
     verify.set_defaults(command=_index_verify)
     info = actions.add_parser("info", help="what is in an index")
-    info.add_argument("folder", type=Path, metavar="DIR")
+    info.add_argument("folder", type=Path, metavar="DIR", help="folder of the index")
     info.set_defaults(command=_index_info)
 
 

@@ -21,24 +21,38 @@ def add(commands: Any) -> None:
         "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="as for run"
     )
     sensitivity.add_argument("--output", metavar="DIR", help="folder of the run")
-    sensitivity.add_argument("--prompts", type=positive, default=50, metavar="N")
+    sensitivity.add_argument(
+        "--prompts", type=positive, default=50, metavar="N", help="that are completed anew"
+    )
     sensitivity.set_defaults(command=_sensitivity)
     metrics = commands.add_parser(
         "metrics",
         help="recompute every metric from stored tables, without a model or an index",
         description="Recompute the tables of notebook 4_analysis from those of the others.",
     )
-    metrics.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    metrics.add_argument(
+        "--tables", required=True, type=Path, metavar="DIR", help="tables of a run"
+    )
     metrics.add_argument("--output", type=Path, metavar="DIR", help="default: beside the others")
     metrics.add_argument(
         "--metrics", nargs="+", default=["NVR", "FMR"], metavar="M", help="of propensity scores"
     )
     metrics.add_argument(
-        "--by", nargs="*", default=["source", "licence", "language", "category"], metavar="C"
+        "--by",
+        nargs="*",
+        default=["source", "licence", "language", "category"],
+        metavar="C",
+        help="columns or metadata keys to break metrics down by",
     )
-    metrics.add_argument("--boiler-plate", type=positive, default=100, metavar="DOCUMENTS")
+    metrics.add_argument(
+        "--boiler-plate",
+        type=positive,
+        default=100,
+        metavar="DOCUMENTS",
+        help="a passage of more is boiler-plate",
+    )
     metrics.add_argument("--rounds", type=positive, default=10_000, help="of the bootstrap")
-    metrics.add_argument("--seed", type=int, default=0)
+    metrics.add_argument("--seed", type=int, default=0, help="of the bootstrap")
     metrics.set_defaults(command=_metrics)
     report = commands.add_parser(
         "report",

@@ -40,8 +40,6 @@ def add(commands: Any) -> None:
     status = commands.add_parser("status", help="how far runs are, and what failed")
     status.add_argument("folder", type=Path, metavar="DIR", help="a run, or a folder of runs")
     status.set_defaults(command=_status)
-    params = commands.add_parser("params", help="all parameters, with type, default and meaning")
-    params.set_defaults(command=_params)
     verify = commands.add_parser(
         "verify",
         help="whether a run is what its record says",
@@ -103,6 +101,13 @@ def _add_what_to_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", help="folder of the run, or of the runs; wins over the parameter"
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of a sweep the run of that name alone; may be given several times",
+    )
 
 
 def planned(options: argparse.Namespace) -> list[PlannedRun]:
@@ -111,7 +116,9 @@ def planned(options: argparse.Namespace) -> list[PlannedRun]:
     from propme.runner import parse_grid, planned_runs
 
     overrides = {name: from_text(value) for name, value in options.p}
-    return planned_runs(options.files, parse_grid(options.grid), overrides, options.output)
+    return planned_runs(
+        options.files, parse_grid(options.grid), overrides, options.output, options.only
+    )
 
 
 def _which(options: argparse.Namespace) -> Which:
@@ -178,13 +185,6 @@ def _trace_shard(runs: Sequence[PlannedRun], share: tuple[int, int]) -> int:
         raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
     trace_shard(runs[0].effective, share)
     print(f"Shard {share[0]} of {share[1]} is traced")
-    return 0
-
-
-def _params(_: argparse.Namespace) -> int:
-    from propme.runner.parameter_page import parameter_page
-
-    print(parameter_page(), end="")
     return 0
 
 

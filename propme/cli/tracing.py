@@ -33,11 +33,13 @@ def add(commands: Any) -> None:
     trace.add_argument(
         "--input", nargs="+", metavar="FILE", help=".jsonl (.gz, .zst), .json, .csv, .parquet, .txt"
     )
-    trace.add_argument("--output", required=True, type=Path, metavar="DIR")
+    trace.add_argument("--output", required=True, type=Path, metavar="DIR", help="for the tables")
     trace.add_argument("--mode", default="mixed", help="mixed (default) or text")
     trace.add_argument("--text-field", default="text", metavar="F", help="key of the text")
     trace.add_argument("--id-field", default="id", metavar="F", help="key of the id")
-    trace.add_argument("--docs-per-span", type=positive, default=10, metavar="N")
+    trace.add_argument(
+        "--docs-per-span", type=positive, default=10, metavar="N", help="most documents of a span"
+    )
     trace.add_argument("--merging", default="verified", help="verified (default) or overlap")
     trace.add_argument("--seed", type=int, default=0, metavar="S", help="chooses among documents")
     trace.add_argument("--jsonl", action="store_true", help="write the tables as JSON lines too")

@@ -61,7 +61,7 @@ def open_index(
     tokenizer, token_type : str
         Of a ready-made index (infini-gram's version 4) that has no manifest of PropMe: its
         tokenizer (folder, file, name on the hub, or ``bytes``) and ``u8``, ``u16`` or ``u32``. So
-        too of one behind a server.
+        too of one behind a server, where a vocabulary too large for the type widens it.
     remote : RemoteSettings, optional
         How a server is asked.
 
@@ -105,6 +105,8 @@ def _open_remote(
         raise ParameterError(f"{paths[0]}: name the tokenizer of this index (parameter tokenizer)")
     _require_token_type(token_type)
     loaded = Tokenizer.load(tokenizer)
+    if loaded.vocabulary_size > layout.separator(token_type):  # the index cannot hold it so
+        token_type = layout.token_type_for(loaded.vocabulary_size)
     return RemoteIndex(paths[0], loaded, token_type, settings)
 
 

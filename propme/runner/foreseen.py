@@ -95,19 +95,20 @@ def _files(effective: Mapping[str, Any]) -> Iterator[Need]:
         else:
             yield f"{name} {value} ({_size(resolve(value))})", ""
     for name in ("generic_prompts", "specific_prompts", "chat_prompts"):
-        yield "", _unknown_set(name, effective[name])
+        yield "", _unfit_set(name, effective[name], effective)
 
 
-def _unknown_set(name: str, value: str) -> str:
+def _unfit_set(name: str, value: str, effective: Mapping[str, Any]) -> str:
     from propme import prompts
 
     if not value or value in prompts.MADE:
         return ""
+    field, wanted = effective["prompt_field"], effective["n_prompts"]
     try:
-        prompts.read_requests("generic", existing(value), 0)
+        found = len(prompts.read_requests("generic", existing(value), 0, field))
     except PropMeError as error:
         return f"{name}: {error}"
-    return ""
+    return f"{name}: {wanted} are wanted (n_prompts), {found} there" if found < wanted else ""
 
 
 def _model(effective: Mapping[str, Any]) -> Iterator[Need]:
@@ -149,6 +150,10 @@ def _where(model: str) -> Need:
 def _index(effective: Mapping[str, Any]) -> Iterator[Need]:
     if is_remote(effective["index"]):
         yield f"index {effective['index']}, behind a server", ""
+        if find_spec("httpx") is None:
+            yield "", "the package httpx: pip install 'propme[remote]'"
+        if not effective["tokenizer"]:
+            yield "", "tokenizer: the index's must be named"
         return
     if effective["index"]:
         folder = resolve(effective["index"])

@@ -31,6 +31,9 @@ RUN_WIDE = {
 #: Keys of a file that are no parameters: the file it builds on, and the runs it asks for.
 BASE, SWEEP = "base", "sweep"
 
+#: What only a file of a comparison has.
+COMPARED = "runs"
+
 #: Bounds of parameters that no record below has.
 _LEAST = {
     "n_prompts": 1,
@@ -79,11 +82,14 @@ def read_file(
     Raises
     ------
     ParameterError
-        A name is unknown, a value does not fit, or files build on each other in a circle.
+        A name is unknown, a value does not fit, files build on each other in a circle, or the file
+        is one of a comparison.
     InputError
         A file cannot be read.
     """
     content = parameters.read_file(file)
+    if COMPARED in content:
+        raise ParameterError(f"{file}: this compares runs: propme compare {file}")
     base, sweep = content.pop(BASE, None), content.pop(SWEEP, None)
     try:
         own = parameters.check(content, known)

@@ -39,6 +39,7 @@ def planned_runs(
     grid: Mapping[str, Sequence[Any]] | None = None,
     overrides: Mapping[str, Any] | None = None,
     output: str | None = None,
+    only: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """The runs of some files: for each file, its sweep by the grid, in their order.
 
@@ -55,11 +56,14 @@ def planned_runs(
         Single parameters of all runs; they win over the files.
     output : str, optional
         Folder of the run; of several files, the folder that holds one for each, by its name.
+    only : sequence of str, optional
+        Names of the runs that are wanted; none: all.
 
     Raises
     ------
     ParameterError
-        A parameter is unknown or cannot be what was meant, or two runs would have one folder.
+        A parameter is unknown or cannot be what was meant, two runs would have one folder, or no
+        run has a name that is wanted.
     """
     known = declared()
     fixed = parameters.check(overrides or {}, known)
@@ -74,7 +78,15 @@ def planned_runs(
             for label, differing in _variants(listed, grid or {}, known)
         ]
     _require_own_folders(planned)
-    return planned
+    return _chosen(planned, only)
+
+
+def _chosen(planned: list[PlannedRun], only: Sequence[str]) -> list[PlannedRun]:
+    names = {run.name: None for run in planned}
+    for name in only:
+        if name not in names:
+            raise ParameterError(f"no run is called {name!r}; they are {', '.join(names)}")
+    return [run for run in planned if not only or run.name in only]
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
