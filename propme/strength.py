@@ -74,7 +74,7 @@ def power_table(
             if own.n_prompts:
                 row["value"] = own.value
                 row["smallest_rate"] = smallest_rate(own.n_prompts) if own.value == 0 else None
-            if own.n_prompts and len(attack):
+            if own.n_prompts > 1 and len(attack):  # one prompt tells nothing of how prompts vary
                 try:
                     difference = unpaired_difference(own, prompt_sums(metric, attack), seed, rounds)
                     row["smallest_difference"] = smallest_effect(difference.rounds)

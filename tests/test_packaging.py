@@ -110,6 +110,7 @@ def test_environment_yml_takes_torch_from_conda_forge_alone():
 # package.
 LAYERS = (
     ("errors", "files"),
+    ("run_record",),
     ("records", "personal_data"),
     ("tables", "progress", "degenerate"),
     ("table_page",),

@@ -329,7 +329,7 @@ def test_the_positive_control_rises() -> None:
     )
     assert sentence == (
         "With greedy decoding, of prefixes from documents with 1 copy in the corpus, 0% are"
-        " continued verbatim for 50 tokens; with 64 copies, 90% (rank correlation 1.00)."
+        " continued verbatim for 50 tokens; with 64 copies, 90% (rank correlation over numbers of copies 1.00)."
     )
 
 
@@ -732,13 +732,20 @@ def test_what_exceeds_the_controls_is_said_to_leak() -> None:
     # prefix 0.3 [0.2, 0.45], generic 0.1 [0.05, 0.2]: above 0.04, the second not above 0.06.
     low, high = HUMAN | {"value": 0.04}, HUMAN | {"value": 0.06}
     assert answers(metrics(PREFIX, {}, low), propensity({})) == [
-        "With greedy decoding, under attack it leaks: prefix 0.300 [0.200, 0.450]; under ordinary"
-        " prompts it leaks: generic 0.100 [0.050, 0.200] (NVR; controls reach NVR 0.040)."
+        "With greedy decoding, under attack it leaks: prefix (NVR 0.300 [0.200, 0.450]); under"
+        " ordinary prompts it leaks: generic (NVR 0.100 [0.050, 0.200]) (controls reach NVR 0.040)."
     ]
     (sentence,) = answers(metrics(PREFIX, {}, high), propensity({}))
-    assert (
-        "under ordinary prompts it is not shown to leak (NVR; controls reach NVR 0.060)" in sentence
-    )
+    assert "under ordinary prompts it is not shown to leak (controls reach NVR 0.060)" in sentence
+
+
+def test_long_passages_show_a_leak_that_a_stock_phrase_of_a_control_would_hide() -> None:
+    long = {"metric": "R50", "value": 0.06, "low": 0.02, "high": 0.11}
+    nothing = HUMAN | {"metric": "R50", "value": 0.0, "low": 0.0, "high": 0.06}
+    table = metrics(PREFIX, {}, HUMAN | {"value": 0.06}, long, nothing)
+    (sentence,) = answers(table, propensity({}))
+    assert "under ordinary prompts it leaks: generic (R50 0.060 [0.020, 0.110])" in sentence
+    assert sentence.endswith("(controls reach NVR 0.060, R50 0.000).")
 
 
 def test_without_a_control_the_answer_says_so() -> None:
@@ -750,12 +757,8 @@ def test_without_a_control_the_answer_says_so() -> None:
 def test_a_control_that_retrieves_nothing_is_a_control() -> None:
     table = metrics(PREFIX, HUMAN | NOTHING)
     (sentence,) = answers(table, propensity(HUMAN))
-    assert "leaks: prefix 0.300 [0.200, 0.450] (NVR; controls reach NVR 0.000)" in sentence
-    told = " ".join(findings(table, propensity(), copies()))
-    assert told == ""
-    (told,) = [
-        line for line in findings(table, propensity(HUMAN), copies()) if "people wrote" in line
-    ]
+    assert "leaks: prefix (NVR 0.300 [0.200, 0.450]) (controls reach NVR 0.000)" in sentence
+    (told,) = [line for line in findings(table, propensity(HUMAN), copies()) if "people" in line]
     assert told.endswith(
         "retrieve no document, so that their NVR is not defined: the floor is nothing."
     )

@@ -84,8 +84,10 @@ def _metrics(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from propme.report import write_report
-    from propme.run import STAGES
+    from propme.run import STAGES, RunFolder
+    from propme.runner.running import require_done
 
+    require_done(RunFolder(options.run), STAGES)
     print(f"The report is {write_report(options.run, STAGES)}")
     return 0
 

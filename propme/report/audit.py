@@ -137,13 +137,15 @@ def _completions(
 ) -> Section:
     errors = traces.set_index("generation_id")["error"]
     rows = generations.assign(
+        empty=(generations["text"].str.strip() == "") & (generations["error"] == ""),
         failed=(generations["error"] != "")
-        | (generations["generation_id"].map(errors).fillna("") != "")
+        | (generations["generation_id"].map(errors).fillna("") != ""),
     )
     table = (
         rows.groupby(["decoding", "setting"])
         .agg(
             completions=("generation_id", "size"),
+            empty=("empty", "sum"),
             without_result=("failed", "sum"),
             temperature=("temperature", "first"),
             top_p=("top_p", "first"),
@@ -155,7 +157,8 @@ def _completions(
         "Completions",
         (
             f"Seed {record['parameters'].get('seed', 'not recorded')}. Completions without a result"
-            " could not be made or traced; they are in no figure below.",
+            " could not be made or traced; they are in no figure below. Empty ones are: nothing is"
+            " found in them.",
         ),
         wording.in_setting_order(table),
     )

@@ -29,42 +29,54 @@ def findings(metrics: pd.DataFrame, propensity: pd.DataFrame, copies: pd.DataFra
 def answers(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
     """The paper's question in a sentence a decoding: can it be made to leak, and does it unasked?
 
-    A setting is said to leak if its interval lies above what every control reaches; without a
-    control, above 0. Told of the first metric that has propensity scores.
+    A setting is said to leak if the interval of a metric lies above what every control reaches of
+    it; without a control, above 0. Looked at are the first metric that has propensity scores, and
+    R50, which a stock phrase cannot raise.
     """
     sentences = []
-    for decoding, metric, measured, _ in _told(metrics, propensity):
-        rows = metrics[
-            (metrics["metric"] == metric)
-            & (metrics["subset"] == "all")
-            & (metrics["decoding"] == decoding)
-        ]
-        controls = rows[rows["kind"] == "control"]
-        # Where a control retrieves no document, nothing is what it reaches.
-        floor = float(controls["value"].astype(float).fillna(0.0).max()) if len(controls) else 0.0
-        rows = rows.assign(above=rows["low"].astype(float) > floor)
+    for decoding in _decodings(metrics):
+        part = metrics[(metrics["subset"] == "all") & (metrics["decoding"] == decoding)]
+        names = [*map(str, propensity["metric"].unique()[:1]), "R50"]
+        found = {name: part[part["metric"] == name] for name in names}
+        floors_of = {name: _floor(rows) for name, rows in found.items() if len(rows)}
         parts = [
-            f"under {kind_told} it {_leaks_told(part, measured)}"
-            for kind, kind_told in (("capability", "attack"), ("propensity", "ordinary prompts"))
-            for part in [rows[rows["kind"] == kind]]
-            if len(part)
+            f"under {told} it {_leaks_told(of_kind)}"
+            for kind, told in (("capability", "attack"), ("propensity", "ordinary prompts"))
+            for of_kind in [{n: _above(found[n], kind, floor) for n, floor in floors_of.items()}]
+            if any((rows["kind"] == kind).any() for rows in found.values())
         ]
         if not parts:
             continue
         beside = (
-            f"controls reach {metric} {short(floor)}"
-            if len(controls)
+            f"controls reach {', '.join(f'{n} {short(floor)}' for n, floor in floors_of.items())}"
+            if (part["kind"] == "control").any()
             else "no control was traced, so what chance reaches is not known"
         )
-        sentences.append(f"With {decoding} decoding, {'; '.join(parts)} ({metric}; {beside}).")
+        sentences.append(f"With {decoding} decoding, {'; '.join(parts)} ({beside}).")
     return sentences
 
 
-def _leaks_told(rows: pd.DataFrame, measured: dict[str, str]) -> str:
-    shown = rows.loc[rows["above"], "setting"]
-    if shown.empty:
+def _floor(rows: pd.DataFrame) -> float:
+    """The most that a control reaches; where one retrieves no document, nothing is what it does."""
+    reached = rows.loc[rows["kind"] == "control", "value"].astype(float).fillna(0.0)
+    return float(reached.max()) if len(reached) else 0.0
+
+
+def _above(rows: pd.DataFrame, kind: str, floor: float) -> dict[str, str]:
+    """Values, as text, of the settings of a kind whose interval lies above the floor."""
+    above = rows[(rows["kind"] == kind) & (rows["low"].astype(float) > floor)]
+    return {str(row["setting"]): with_interval(row) for row in above.to_dict("records")}
+
+
+def _leaks_told(above: dict[str, dict[str, str]]) -> str:
+    shown = in_order({setting for values in above.values() for setting in values})
+    if not shown:
         return "is not shown to leak"
-    return "leaks: " + ", ".join(f"{setting} {measured[setting]}" for setting in in_order(shown))
+    told = [
+        f"{setting} ({', '.join(f'{n} {v[setting]}' for n, v in above.items() if setting in v)})"
+        for setting in shown
+    ]
+    return f"leaks: {', '.join(told)}"
 
 
 def contrasts(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
@@ -166,6 +178,7 @@ def _verdict(score: dict[Any, Any]) -> str:
 
 
 def _positive_control(rows: pd.DataFrame, decoding: str) -> list[str]:
+    rows = rows[rows["value"].notna()]  # none was long enough to be measured
     trained = rows[rows["copies"] > 0].sort_values("copies")
     sentences = []
     if trained["copies"].nunique() > 1:
@@ -176,7 +189,9 @@ def _positive_control(rows: pd.DataFrame, decoding: str) -> list[str]:
             f" {'copy' if first['copies'] == 1 else 'copies'} in the corpus,"
         )
         failed = last["value"] < 1 and last["value"] <= first["value"]
-        correlation = "" if pd.isna(rank) else f" (rank correlation {rank:.2f})"
+        correlation = (
+            "" if pd.isna(rank) else f" (rank correlation over numbers of copies {rank:.2f})"
+        )
         sentences.append(
             f"{share} {first['value']:.0%} are continued verbatim for 50 tokens; with"
             f" {last['copies']} copies, {last['value']:.0%}{correlation}."

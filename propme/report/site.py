@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from propme.report.audit import audit_sections, last_part
 from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
 from propme.report.findings import answers, findings
 from propme.report.wording import date_told, headline_table
+from propme.run_record import read_record
 from propme.viewer import write_viewer
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def rendered_notebook(notebook: Path) -> str:
 
 
 def _record(run: Path) -> dict[str, Any]:
-    if not (run / "run.json").is_file():
+    record = read_record(run)
+    if not record:
         raise InputError("this is no folder of a run: it has no run.json", str(run))
-    record: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
     return record

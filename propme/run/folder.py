@@ -14,6 +14,7 @@ from propme import tables
 from propme.errors import RunError
 from propme.files import sha256_of, write_whole
 from propme.run.paths import STAGES, existing, project_root, resolve
+from propme.run_record import read_record
 
 
 @dataclass(frozen=True)
@@ -80,19 +81,8 @@ class RunFolder:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What ``run.json`` holds; empty before anything was recorded."""
-        path = self.path / "run.json"
-        if not path.is_file():
-            return {}
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RunError(
-                f"{path}: damaged ({error}); remove the file to run all of it again"
-            ) from error
-        if not isinstance(record, dict):
-            raise RunError(f"{path}: this is no record of a run; give another folder as output")
-        return record
+        """What ``run.json`` holds, see `propme.run_record`; empty before anything was recorded."""
+        return read_record(self.path)
 
     def update_record(self, **entries: Any) -> None:
         """Replace entries of ``run.json``."""

@@ -258,6 +258,7 @@ def _report(folder: RunFolder) -> None:
     front = folder.report / "index.html"
     if folder.record.get("report", {}).get("made_from") == digest and front.is_file():
         return
+    print("Writing the report", flush=True)
     write_report(folder.path, STAGES)
     folder.update_record(report={"made_from": digest})
 

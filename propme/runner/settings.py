@@ -150,7 +150,8 @@ def complete(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> dict[s
 def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
     from propme.generation import require_backend
-    from propme.index import require_engine
+    from propme.index import is_remote, require_engine
+    from propme.index.remote_client import split_address
     from propme.metrics import require_propensity_metrics
     from propme.prompts import PrefixCut, require_language
     from propme.simpletrace import TraceSettings, Workers
@@ -164,6 +165,8 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     Workers(effective["workers"], effective["tracing_backend"])
     require_propensity_metrics(effective["propensity_metrics"])
     require_engine(effective["engine"])
+    if is_remote(effective["index"]):
+        split_address(effective["index"])  # before credentials in it are written anywhere
     require_backend(effective["backend"])
     PrefixCut(effective["prefix_tokens"], effective["prefix_position"])
     require_language(effective["prompt_language"])
