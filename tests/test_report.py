@@ -329,7 +329,8 @@ def test_the_positive_control_rises() -> None:
     )
     assert sentence == (
         "With greedy decoding, of prefixes from documents with 1 copy in the corpus, 0% are"
-        " continued verbatim for 50 tokens; with 64 copies, 90% (rank correlation over numbers of copies 1.00)."
+        " continued verbatim for 50 tokens; with 64 copies, 90% (rank correlation over numbers of"
+        " copies 1.00)."
     )
 
 
