@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from propme import tables
 from propme.across_runs import Course, beside_controls, courses_of
 from propme.figures import short
 from propme.records import in_order
+from propme.report.exports import write_exports
 from propme.report.site import as_data_uri, page_template, rendered_notebook
 
 #: Below it, a difference holds.
@@ -295,6 +295,18 @@ def _beyond_control(differences: pd.DataFrame, pair: tuple[str, str], course: Co
     return sentences
 
 
+#: Tables that are exported, and how people read each.
+_READ = {
+    "run_metrics": levels_table,
+    "run_propensity": scores_table,
+    "differences": differences_table,
+    "shifts": shifts_table,
+}
+
+#: Tables that a report is made of.
+_TABLES = (*_READ, "caveats", "trajectories", "compared_runs")
+
+
 def write_report(folder: Path, notebook: str) -> Path:
     """Render the executed notebook and the front page of a comparison into ``folder/report``.
 
@@ -305,16 +317,23 @@ def write_report(folder: Path, notebook: str) -> Path:
     """
     pages = folder / "report"
     pages.mkdir(parents=True, exist_ok=True)
+    stored = {name: tables.read(name, folder / "tables") for name in _TABLES}
+    exports = write_exports(stored, pages / "tables", _READ)
     page = rendered_notebook(folder / f"{notebook}.ipynb")
     (pages / f"{notebook}.html").write_text(page, encoding="utf-8")
-    read = partial(tables.read, folder=folder / "tables")
-    names = ("differences", "shifts", "caveats", "trajectories", "run_metrics", "compared_runs")
-    differences, shifts, caveats, trajectories, levels, compared = map(read, names)
+    differences, levels = stored["differences"], stored["run_metrics"]
     index = pages / "index.html"
     page = page_template("comparison.html").render(
         name=folder.name,
         notebook=notebook,
-        findings=findings(differences, shifts, caveats, courses_of(trajectories), levels),
+        findings=findings(
+            differences,
+            stored["shifts"],
+            stored["caveats"],
+            courses_of(stored["trajectories"]),
+            levels,
+        ),
+        exports=[path.relative_to(pages).as_posix() for path in exports],
         tables={
             "Each run": levels_table(levels).to_dict("split"),
             "Differences": differences_table(differences).to_dict("split"),
@@ -324,7 +343,7 @@ def write_report(folder: Path, notebook: str) -> Path:
             for name, title in _FIGURES.items()
             if (folder / "figures" / f"{name}.png").is_file()
         ],
-        compared=compared.to_dict("records"),
+        compared=stored["compared_runs"].to_dict("records"),
         record=json.loads((folder / "run.json").read_text(encoding="utf-8")),
     )
     index.write_text(page, encoding="utf-8")

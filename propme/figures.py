@@ -288,7 +288,8 @@ def over_thresholds(
 ) -> Figure:
     """Metrics over each threshold of tracing; a row of panels a metric, a line a setting.
 
-    A ring: as the run's trace was made. Which settings lie above which should not hang on a
+    ``n`` is of the completions that were traced anew, fewer than the run has. A ring: as the run's
+    trace was made. Which settings lie above which should not hang on a
     threshold; how high they lie may. Intervals are not drawn: all values of a line are of the same
     completions and move together.
     """
@@ -328,10 +329,9 @@ def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) 
     for setting in in_order(rows["setting"]):
         of_setting = rows[rows["setting"] == setting].set_index("choice").reindex(order)
         values = of_setting["value"].astype(float)
+        label = f"{setting} (n = {int(of_setting['n_generations'].max())})"
         style = "--" if (of_setting["kind"] == "control").any() else "-"
-        axes.plot(
-            range(len(order)), values, style, color=colours[setting], marker=".", label=setting
-        )
+        axes.plot(range(len(order)), values, style, color=colours[setting], marker=".", label=label)
         own = [n for n, is_own in enumerate(of_setting["own"]) if is_own]
         axes.plot(own, values.iloc[own], "o", mfc="none", ms=9, color=colours[setting])
     axes.set_xticks(range(len(order)), order)

@@ -46,13 +46,19 @@ def fmr(frame: pd.DataFrame) -> Ratio:
 def fmr_at_least(n_tokens: int) -> Callable[[pd.DataFrame], Ratio]:
     """`fmr` in which only generations of at least ``n_tokens`` index tokens count as matches.
 
-    The share is still of all generations.
+    In [0, 1]. The share is still of all generations, so it falls with the limit of length, and is
+    0 where completions are short, whatever they hold. Tokens are the index's: it compares only
+    within one tokenizer.
     """
     return lambda frame: _mean_over_generations(frame["full_raw"] & (frame["n_tokens"] >= n_tokens))
 
 
 def fmr_norm(frame: pd.DataFrame) -> Ratio:
-    """`fmr`, with documents that hold the generation once white space is normalised. In [0, 1]."""
+    """`fmr`, with documents that hold the generation once white space is normalised. In [0, 1].
+
+    Short stock answers count here too. Documents are looked for by the longest passages: one that
+    shares no passage with the generation as it was written is missed.
+    """
     return _mean_over_generations(frame["full_raw"] | frame["full_normalized"])
 
 
@@ -75,17 +81,29 @@ def nvr_hits(frame: pd.DataFrame) -> Ratio:
 
 
 def nvr_max(frame: pd.DataFrame) -> Ratio:
-    """Mean over generations of the best document's recall, 0 where there is none. In [0, 1]."""
+    """Mean over generations of the best document's recall, 0 where there is none. In [0, 1].
+
+    Of fetched documents, so a lower bound. Short generations weigh as much as long ones, and reach
+    1 with a stock phrase.
+    """
     return _mean_over_generations(frame["recall_max"])
 
 
 def span_at_least(n_tokens: int) -> Callable[[pd.DataFrame], Ratio]:
-    """Share of generations with a final segment of at least ``n_tokens`` tokens. In [0, 1]."""
+    """Share of generations with a final segment of at least ``n_tokens`` tokens. In [0, 1].
+
+    It cannot tell what is common from what is rare: lists, licences and formulas of prayer are long
+    and stand in many documents. Tokens are the index's: it compares only within one tokenizer.
+    """
     return lambda frame: _mean_over_generations(frame["longest_segment"] >= n_tokens)
 
 
 def recall_above(threshold: float) -> Callable[[pd.DataFrame], Ratio]:
-    """Share of generations whose best document's recall exceeds ``threshold``. In [0, 1]."""
+    """Share of generations whose best document's recall exceeds ``threshold``. In [0, 1].
+
+    Of fetched documents, so a lower bound. Recall is a share of the generation's words: of a short
+    one, a phrase is much.
+    """
     return lambda frame: _mean_over_generations(frame["recall_max"] > threshold)
 
 

@@ -94,7 +94,10 @@ def test_every_table_and_figure_and_page_is_there(compared: Path) -> None:
         tables.read(name, compared / "tables")
     names = ("levels", "scores", "differences", "trajectories", "shifts")
     assert {path.stem for path in (compared / "figures").glob("*.png")} == set(names)
+    exported = {path.name for path in (compared / "report" / "tables").iterdir()}
+    assert {"differences.csv", "differences.tex", "run_metrics.md", "shifts.csv"} <= exported
     front = (compared / "report" / "index.html").read_text("utf-8")
+    assert 'href="tables/differences.tex"' in front
     read = [
         tables.read(name, compared / "tables")
         for name in ("differences", "shifts", "caveats", "run_metrics", "trajectories")

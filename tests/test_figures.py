@@ -459,7 +459,8 @@ def test_kinds_have_colours_of_their_own() -> None:
 def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
     rows = [
         {"threshold": "docs_per_span", "choice": choice, "own": choice == "10", "setting": s,
-         "kind": "propensity", "decoding": "greedy", "metric": "NVR", "value": 0.1 * n}
+         "kind": "propensity", "decoding": "greedy", "metric": "NVR", "value": 0.1 * n,
+         "n_generations": 20}
         for n, choice in enumerate(("1", "10", "3"))
         for s in ("generic", "prefix")
     ]  # fmt: skip
@@ -469,3 +470,4 @@ def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
     assert list(documents.lines[0].get_ydata()) == [0.0, 0.2, 0.1]
     assert list(documents.lines[1].get_xdata()) == [2]  # the ring
     assert "not varied" in words(figure)
+    assert "prefix (n = 20)" in words(figure)

@@ -32,15 +32,21 @@ _LATEX_NOTE = "% \\usepackage{booktabs,longtable} and \\usepackage[T1]{fontenc}\
 _ON_A_PAGE = 35
 
 
-def write_exports(stored: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
-    """Write each of `READ` as ``.csv``, ``.tex`` and ``.md``.
+def write_exports(
+    stored: Mapping[str, pd.DataFrame],
+    folder: Path,
+    read_as: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = READ,
+) -> list[Path]:
+    """Write tables as ``.csv``, ``.tex`` and ``.md``.
 
     Parameters
     ----------
     stored : mapping of str to DataFrame
-        The run's tables by name.
+        The tables by name.
     folder : Path
         What is in it, such as tables of an earlier report, is removed.
+    read_as : mapping of str to function
+        Which tables, and how people read each.
 
     Returns
     -------
@@ -50,7 +56,7 @@ def write_exports(stored: Mapping[str, pd.DataFrame], folder: Path) -> list[Path
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     written = []
-    for name, read in READ.items():
+    for name, read in read_as.items():
         table = stored[name]
         texts = {"csv": as_csv(table)}
         if len(table):

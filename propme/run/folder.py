@@ -73,9 +73,9 @@ class RunFolder:
         shutil.rmtree(self.parts(stage), ignore_errors=True)
 
     def save_figure(self, name: str, figure: Any) -> Any:
-        """Save a figure as PNG and SVG, and return it so that a notebook shows it."""
+        """Save a figure as PNG, SVG and PDF, and return it so that a notebook shows it."""
         self.figures.mkdir(parents=True, exist_ok=True)
-        for suffix in ("png", "svg"):
+        for suffix in ("png", "svg", "pdf"):
             figure.savefig(self.figures / f"{name}.{suffix}", bbox_inches="tight")
         return figure
 
