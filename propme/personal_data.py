@@ -241,7 +241,10 @@ def note(masked: bool = True) -> str:
             " installed."
         )
     done = "masked: its kind stands in its place" if masked else "looked for and shown as it is"
-    return f"Personal data ({', '.join(KINDS)}) is {done}. Names and addresses are not looked for."
+    return (
+        f"Personal data ({', '.join(KINDS)}) is {done}. Not looked for: names and addresses, what"
+        " the end of a text cuts in two, as that of a prompt, and ids, sources and licences."
+    )
 
 
 def _check(regions: Sequence[str]) -> None:
