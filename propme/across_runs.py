@@ -8,7 +8,6 @@ where they were not it is unpaired and says why.
 from __future__ import annotations
 
 import difflib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from propme.comparison import Difference, holm, paired_difference, unpaired_diff
 from propme.errors import MetricError, ParameterError, RunError, TableError
 from propme.metrics import METRICS, Metric, metric_named
 from propme.records import in_order
+from propme.run_record import read_record
 from propme.uncertainty import ROUNDS, Floats, percentile_interval, ratios, resampled_sums
 
 #: Verbatim metrics, and near-verbatim ones, whose decline is set against one another.
@@ -152,12 +152,11 @@ def require_runs(folders: Sequence[Path]) -> list[str]:
 
 
 def _require_run(folder: Path) -> None:
-    record = folder / "run.json"
-    if not record.is_file():
+    if not (folder / "run.json").is_file():
         raise RunError(
             f"{folder}: no run (it has no run.json); give folders that 'propme run' made"
         )
-    if "compared" in json.loads(record.read_text(encoding="utf-8")):
+    if "compared" in read_record(folder):
         raise RunError(f"{folder}: a comparison, and no run; give the runs that it compares")
     for name in _READ:
         if not (folder / "tables" / f"{name}.parquet").is_file():
@@ -170,7 +169,7 @@ def _read_run(name: str, folder: Path) -> ComparedRun:
     return ComparedRun(
         name,
         folder,
-        json.loads((folder / "run.json").read_text(encoding="utf-8")),
+        read_record(folder),
         prompts,
         measurements.measured_generations(prompts, generations, traces, spans, matches),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,12 @@ import pandas as pd
 from propme import tables
 from propme.across_runs import Course, beside_controls, courses_of
 from propme.figures import short
+from propme.files import write_whole
 from propme.records import in_order
 from propme.report.exports import write_exports
 from propme.report.site import as_data_uri, page_template, rendered_notebook
+from propme.report.wording import with_interval
+from propme.run_record import read_record
 
 #: Below it, a difference holds.
 LEVEL = 0.05
@@ -75,17 +77,11 @@ def levels_table(levels: pd.DataFrame) -> pd.DataFrame:
 def scores_table(scores: pd.DataFrame) -> pd.DataFrame:
     """A row for each run, decoding and pair of settings, a column for each metric, as text."""
     cells = [
-        "–" if pd.isna(row["value"]) else "undefined" if row["undefined"] else _score(row)
+        "undefined" if row["undefined"] and pd.notna(row["value"]) else with_interval(row)
         for row in scores.to_dict("records")
     ]
     wide = _wide(scores.assign(cell=cells), "run", ["setting", "capability"])
     return wide.rename(columns={"capability": "against"})
-
-
-def _score(row: dict[Any, Any]) -> str:
-    if pd.isna(row["low"]) or pd.isna(row["high"]):
-        return short(row["value"])
-    return f"{short(row['value'])} [{short(row['low'])}, {short(row['high'])}]"
 
 
 def shifts_table(shifts: pd.DataFrame) -> pd.DataFrame:
@@ -319,8 +315,7 @@ def write_report(folder: Path, notebook: str) -> Path:
     pages.mkdir(parents=True, exist_ok=True)
     stored = {name: tables.read(name, folder / "tables") for name in _TABLES}
     exports = write_exports(stored, pages / "tables", _READ)
-    page = rendered_notebook(folder / f"{notebook}.ipynb")
-    (pages / f"{notebook}.html").write_text(page, encoding="utf-8")
+    write_whole(pages / f"{notebook}.html", rendered_notebook(folder / f"{notebook}.ipynb"))
     differences, levels = stored["differences"], stored["run_metrics"]
     index = pages / "index.html"
     page = page_template("comparison.html").render(
@@ -344,7 +339,7 @@ def write_report(folder: Path, notebook: str) -> Path:
             if (folder / "figures" / f"{name}.png").is_file()
         ],
         compared=stored["compared_runs"].to_dict("records"),
-        record=json.loads((folder / "run.json").read_text(encoding="utf-8")),
+        record=read_record(folder),
     )
-    index.write_text(page, encoding="utf-8")
+    write_whole(index, page)
     return index
