@@ -53,8 +53,10 @@ def compare(
     across_runs.pairs_of(names, effective["pairs"], given_courses)
     folder = open_comparison(effective["output"])
     print(f"Comparing {len(runs)} runs in {folder.path}", flush=True)
-    for left in (folder.notebook(NOTEBOOK), folder.report / "index.html"):
-        left.unlink(missing_ok=True)  # so that a failed comparison is not taken for an earlier one
+    # A failed comparison is not taken for an earlier one, nor an earlier figure for its own.
+    earlier = [folder.notebook(NOTEBOOK), folder.report / "index.html", *folder.figures.glob("*.*")]
+    for left in earlier:
+        left.unlink(missing_ok=True)
     folder.update_record(
         parameters=effective,
         compared=[portable(str(run)) for run in runs],

@@ -73,11 +73,18 @@ def _legend(figure: Figure, handles: dict[str, Any]) -> None:
 
 
 def _rows_of_settings(
-    table: pd.DataFrame, lines: Sequence[str], metrics: Sequence[str], what: str, of: str
+    table: pd.DataFrame,
+    lines: Sequence[str],
+    metrics: Sequence[str],
+    what: str,
+    of: str,
+    single: str,
 ) -> tuple[Figure, dict[str, Any]]:
     """Panels of metrics side by side, decodings below one another; in each a block a setting.
 
-    ``lines`` are the values of column ``of``, which are told apart by colour in each block.
+    ``lines`` are the values of column ``of``, which are told apart by colour in each block. Rows
+    whose ``n`` is below 2 are not drawn: the interval of one is all there could be. A block of such
+    rows alone says so, in the words ``single``.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -95,12 +102,15 @@ def _rows_of_settings(
         axes = grid[row, column]
         part = table[(table["decoding"] == decoding) & (table["metric"] == metric)]
         for record in part.to_dict("records"):
-            if pd.isna(record[what]):
+            if pd.isna(record[what]) or record["n"] < 2:
                 continue
             y = block * settings.index(record["setting"]) + lines.index(record[of])
             handles[record[of]] = _interval(axes, record, what, y, looks[record[of]])
         _blocks(axes, len(settings), block)
         axes.set_yticks([block * n + (len(lines) - 1) / 2 for n in range(len(settings))], settings)
+        for number, setting in enumerate(settings):
+            if _is_single(part[part["setting"] == setting]):
+                _say(axes, block * number + (len(lines) - 1) / 2, single)
         axes.set_title(f"{metric}, {decoding}")
         axes.grid(visible=False, axis="y")
         axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -109,9 +119,29 @@ def _rows_of_settings(
     return figure, {line: handles[line] for line in lines if line in handles}
 
 
+def _is_single(rows: pd.DataFrame) -> bool:
+    return len(rows) > 0 and bool((rows["n"] < 2).all())
+
+
+def _say(axes: Axes, y: float, words: str) -> None:
+    """Words in the middle of a row, in place of what is not drawn."""
+    axes.text(
+        0.5,
+        y,
+        words,
+        ha="center",
+        va="center",
+        size="small",
+        color=_CONTROL_COLOUR,
+        transform=axes.get_yaxis_transform(),
+    )
+
+
 def _n(counts: Any) -> str:
     """How many things are behind the points of a figure."""
     values = np.asarray(counts, dtype=int)
+    if not values.size:
+        return "n = 1"
     least, most = values.min(), values.max()
     return f"n = {least}" if least == most else f"n = {least} to {most}"
 
@@ -139,38 +169,40 @@ def _interval(axes: Axes, record: dict[Any, Any], what: str, y: float, look: Any
 def levels(run_metrics: pd.DataFrame, metrics: Sequence[str] = ("NVR", "FMR", "ALS")) -> Figure:
     """Each metric of each run under each setting, with its interval, the controls as a floor.
 
-    A single completion, as of no prompt and greedy decoding, is not drawn: its interval is all.
+    A single completion, as of no prompt and greedy decoding, is not drawn.
     """
     table = run_metrics[run_metrics["metric"].isin(metrics)]
     if table["value"].notna().sum() == 0:
         return _empty("nothing was measured")
-    table = table[table["n_generations"] > 1]
+    table = table.assign(n=table["n_generations"])
     runs = list(dict.fromkeys(table["run"]))
     shown = [metric for metric in metrics if metric in set(table["metric"])]
-    figure, handles = _rows_of_settings(table, runs, shown, "value", "run")
+    figure, handles = _rows_of_settings(table, runs, shown, "value", "run", "one completion")
     for axes in figure.axes:
         axes.set_xlim(left=-0.02 * axes.get_xlim()[1])  # a marker at 0 is drawn whole
     _x_labels(figure, shown, "95 % interval")
     _legend(figure, handles)
-    figure.supxlabel(f"{_n(table['n_generations'])} completions a point", size="small")
+    figure.supxlabel(f"{_n(table.loc[table['n'] > 1, 'n'])} completions a point", size="small")
     return figure
 
 
 def scores(run_propensity: pd.DataFrame) -> Figure:
     """Propensity scores of each run, with intervals; dashed: as much unprompted as under attack."""
-    single = run_propensity[["n_prompts", "n_prompts_capability"]].min(axis=1) < 2
-    table = run_propensity[~run_propensity["undefined"].astype(bool) & ~single]
+    table = run_propensity[~run_propensity["undefined"].astype(bool)]
+    table = table.assign(n=table[["n_prompts", "n_prompts_capability"]].min(axis=1))
     if table["value"].notna().sum() == 0:
         return _empty("no propensity score is defined")
     metrics, runs = (list(dict.fromkeys(table[name])) for name in ("metric", "run"))
     table = table[table["capability"] == table["capability"].iloc[0]]
-    figure, handles = _rows_of_settings(table, runs, metrics, "value", "run")
+    figure, handles = _rows_of_settings(table, runs, metrics, "value", "run", "one prompt")
     for axes in figure.axes:
         axes.axvline(0.5, color="black", lw=1, ls="--")
         axes.set_xlim(-0.02, 1.02)
     _x_labels(figure, metrics, f"score against {table['capability'].iloc[0]}, 95 % interval")
     _legend(figure, handles)
-    figure.supxlabel(f"{_n(table['n_prompts'])} prompts; dashed: neutral", size="small")
+    figure.supxlabel(
+        f"{_n(table.loc[table['n'] > 1, 'n_prompts'])} prompts; dashed: neutral", size="small"
+    )
     return figure
 
 
@@ -181,21 +213,23 @@ def differences(
 
     Of a single prompt, or where one run has nothing to divide by, none is drawn.
     """
-    single = differences[["n_prompts_a", "n_prompts_b"]].min(axis=1) < 2
-    table = differences[differences["metric"].isin(metrics) & ~single]
-    table = table.assign(pair=table["run_a"] + " − " + table["run_b"])
+    table = differences[differences["metric"].isin(metrics)]
+    table = table.assign(
+        pair=table["run_a"] + " − " + table["run_b"],
+        n=table[["n_prompts_a", "n_prompts_b"]].min(axis=1),
+    )
     if table["difference"].notna().sum() == 0:
         return _empty("no setting is in both of two runs")
     pairs = list(dict.fromkeys(table["pair"]))
     shown = [metric for metric in metrics if metric in set(table["metric"])]
-    figure, handles = _rows_of_settings(table, pairs, shown, "difference", "pair")
+    figure, handles = _rows_of_settings(table, pairs, shown, "difference", "pair", "one prompt")
     for axes in figure.axes:
         axes.axvline(0, color="black", lw=1, ls="--")
     _x_labels(figure, shown, "difference, 95 % interval")
     _legend(figure, handles)
-    n = _n(table[["n_prompts_a", "n_prompts_b"]])
+    n = _n(table.loc[table["n"] > 1, ["n_prompts_a", "n_prompts_b"]])
     figure.supxlabel(
-        f"{n} prompts; filled: holds after Holm's correction; hollow: not, or unpaired",
+        f"{n} prompts; filled: holds after Holm's correction; hollow: does not, or is not tested",
         size="small",
     )
     return figure

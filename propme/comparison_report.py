@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 
 from propme import tables
-from propme.across_runs import Course, beside_controls, courses_of
+from propme.across_runs import SAME, Course, beside_controls, courses_of
 from propme.figures import short
 from propme.files import write_whole
 from propme.records import in_order
 from propme.report.exports import write_exports
+from propme.report.findings import control_told
 from propme.report.site import as_data_uri, page_template, rendered_notebook
 from propme.report.wording import with_interval
 from propme.run_record import read_record
@@ -49,18 +50,22 @@ def differences_table(differences: pd.DataFrame) -> pd.DataFrame:
     """A row for each pair, decoding and setting, a column for each metric, as text.
 
     Each difference with its interval; ``*``: it holds after Holm's correction; ``unpaired``: the
-    prompts are not the same, and there is no test.
+    prompts are not the same, and there is no test; ``same``: it is of the same completions.
     """
     cells = [
         "–"
         if pd.isna(row["difference"])
-        else _with_ends(row["metric"], row["difference"], row["low"], row["high"])
-        + ("*" if _holds(row) else "")
-        + ("" if row["paired"] else " unpaired")
+        else _with_ends(row["metric"], row["difference"], row["low"], row["high"]) + _marks(row)
         for row in differences.to_dict("records")
     ]
     difference = differences["run_a"] + " − " + differences["run_b"]
     return _wide(differences.assign(cell=cells, difference=difference), "difference")
+
+
+def _marks(row: dict[Any, Any]) -> str:
+    if row["why_untested"] == SAME:
+        return " same"
+    return ("*" if _holds(row) else "") + ("" if row["paired"] else " unpaired")
 
 
 def levels_table(levels: pd.DataFrame) -> pd.DataFrame:
@@ -138,14 +143,7 @@ def findings(
     sentences = [f"Beware: {_beware(row)}" for row in caveats.to_dict("records")]
     if differences["difference"].notna().sum() == 0:
         return [*sentences, "There is no setting in two of the runs, so nothing is compared."]
-    tested = differences[differences["p"].notna()]
-    n_holding = sum(map(_holds, tested.to_dict("records")))
-    untested = len(differences) - len(tested)
-    sentences.append(
-        f"Of {len(tested)} differences that are tested, {n_holding} hold after Holm's correction"
-        f" at {LEVEL:.0%}"
-        + (f"; {untested} are not tested (unpaired or undefined)." if untested else ".")
-    )
+    sentences.append(_tests(differences))
     sentences += _floors(levels, [*differences["run_a"], *differences["run_b"]])
     ends = {(course.runs[-1], course.runs[0]): course for course in given}
     beside = dict(beside_controls(given))
@@ -165,21 +163,46 @@ def findings(
     return sentences
 
 
+def _tests(differences: pd.DataFrame) -> str:
+    """How many differences are tested, how many hold, and why the others are not tested."""
+    tested = differences[differences["p"].notna()]
+    n_holding = sum(map(_holds, tested.to_dict("records")))
+    text = (
+        f"Of {len(tested)} differences that are tested, {n_holding} hold at {LEVEL:.0%}: p-values"
+        " are corrected for all of these tests (Holm), intervals are each of its own difference."
+    )
+    untested = differences[differences["p"].isna()]
+    if untested.empty:
+        return text
+    known = untested["difference"].notna()
+    same = (untested["why_untested"] == SAME).sum()
+    reasons = {
+        "are of the same completions in both": same,
+        "are unpaired": (known & ~untested["paired"].astype(bool)).sum(),
+        "are not defined in both": (~known).sum(),
+    }
+    told = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if n)
+    return f"{text} Not tested: {told}."
+
+
 def _floors(levels: pd.DataFrame, compared: Sequence[str]) -> list[str]:
-    """What texts by people reach, told once for all runs in which they reach the same."""
-    rows = levels[(levels["setting"] == "human") & levels["run"].isin(compared)]
+    """What each control reaches, told once for all runs in which it reaches the same."""
+    rows = levels[(levels["kind"] == "control") & levels["run"].isin(compared)]
     runs_of: dict[str, list[str]] = {}
-    for (run, _), part in rows.groupby(["run", "decoding"], sort=False):
+    for (setting, run, decoding), part in rows.groupby(["setting", "run", "decoding"], sort=False):
         told = ", ".join(
             f"{metric} {_written(metric, value)}"
             for metric, value in zip(part["metric"], part["value"], strict=True)
             if pd.notna(value)
         )
+        # Texts by people are of no decoding.
+        how = "" if setting == "human" else f", {decoding} decoding,"
+        told = f"{control_told(str(setting))}{how} reach {told or 'nothing that is defined'}"
         if str(run) not in runs_of.setdefault(told, []):
             runs_of[told].append(str(run))
     return [
-        f"Texts by people, traced in the same way, reach {told} ({', '.join(runs)}): the floor."
-        " What does not exceed it is no sign of leakage."
+        f"{told[0].upper()}{told[1:]} ({', '.join(runs)}): the floor. What does not exceed it is no"
+        " sign of leakage."
         for told, runs in runs_of.items()
     ]
 
@@ -220,6 +243,9 @@ def _what_holds(rows: Sequence[dict[Any, Any]]) -> str:
         parts.append(f"no difference is shown in {rest} that are tested")
     if unpaired:
         parts.append(f"{len(unpaired)} are unpaired and not tested")
+    same = sum(row["why_untested"] == SAME for row in rows)
+    if same:
+        parts.append(f"{same} are 0, being of the same completions")
     return "; ".join(parts) or "nothing is defined in both"
 
 
@@ -259,6 +285,9 @@ def _told(row: dict[Any, Any]) -> str:
     name = f"{row['metric']} under {row['setting']}"
     if pd.isna(row["difference"]):
         return f"{name} is not defined in both"
+    if row["why_untested"] == SAME:
+        value = _written(row["metric"], row["value_a"])
+        return f"{name} is {value} in both, which are the same completions"
     values = " to ".join(_written(row["metric"], row[v]) for v in ("value_b", "value_a"))
     text = f"{name} goes from {values}"
     ends = _with_ends(row["metric"], row["difference"], row["low"], row["high"])

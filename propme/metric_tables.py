@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def metric_table(
         for group in groups_of(frame, subsets)
         for measured in group.measure(metrics, seed, rounds)
     ]
-    return _table("metrics", rows)
+    return tables.of_rows("metrics", rows)
 
 
 def breakdown_table(
@@ -74,7 +74,7 @@ def breakdown_table(
                     | measured.row()
                     for measured in group.measure(metrics, seed, rounds)
                 ]
-    return _table("breakdown", rows)
+    return tables.of_rows("breakdown", rows)
 
 
 def _values(frame: pd.DataFrame, column: str) -> pd.Series[str]:
@@ -119,7 +119,7 @@ def propensity_table(
     ]
     order = [metric.name for metric in metrics]
     rows.sort(key=lambda row: order.index(str(row["metric"])))
-    return _table("propensity", rows)
+    return tables.of_rows("propensity", rows)
 
 
 def copies_table(frame: pd.DataFrame, seed: int = 0, rounds: int = ROUNDS) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def copies_table(frame: pd.DataFrame, seed: int = 0, rounds: int = ROUNDS) -> pd
         for measured in group.measure(metrics, seed, rounds):
             row = {"copies": n_copies, "decoding": str(decoding), "metric": measured.metric.name}
             rows.append(row | measured.row())
-    return _table("copies", rows)
+    return tables.of_rows("copies", rows)
 
 
 def span_length_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -182,12 +182,6 @@ def in_buckets(span_lengths: pd.DataFrame, buckets: Sequence[int] = BUCKETS) -> 
     shares = wide.div(wide.sum(axis=1), axis=0)
     shares.columns = pd.Index(names)
     return shares.assign(generations=wide.sum(axis=1).astype(int)).reset_index()
-
-
-def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as the table of that name: its columns, whatever else a row holds."""
-    columns = list(tables.TABLES[name].columns)
-    return pd.DataFrame([[row[column] for column in columns] for row in rows], columns=columns)
 
 
 def _propensity_row(

@@ -11,7 +11,7 @@ import os
 import tempfile
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,10 @@ _CAST_BY_ARROW = {
 }
 
 
-_INTERVAL = "how the interval was made: bootstrap, rule of three, one prompt (none), none"
+_INTERVAL = (
+    "how the interval was made: bootstrap, rule of three, one prompt (none), none; in comparisons"
+    " also: the same completions (none)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +229,10 @@ class _Differences:
     high: Annotated[float | None, "upper end of its 95 % interval"]
     interval: Annotated[str, _INTERVAL]
     paired: Annotated[bool, "whether it is of the same prompts, resampled together"]
-    why_unpaired: Annotated[str, "why it is not; empty: it is"]
+    why_untested: Annotated[str, "why there is no test (unpaired, too); empty: there is one"]
     n_prompts_a: Annotated[int, "prompts behind value_a; generations where nothing is asked"]
     n_prompts_b: Annotated[int, "prompts behind value_b; generations where nothing is asked"]
-    p: Annotated[float | None, "two-sided, of a permutation test; none: not paired"]
+    p: Annotated[float | None, "two-sided, of a permutation test; none: not tested"]
     p_holm: Annotated[float | None, "corrected for all tests of the table (Holm)"]
 
 
@@ -409,6 +412,12 @@ def to_frame(name: str, rows: Iterable[Any]) -> pd.DataFrame:
     """Records of one table as a data frame, with the table's columns even when there is none."""
     names = list(TABLES[name].columns)
     return pd.DataFrame([[getattr(row, n) for n in names] for row in rows], columns=names)
+
+
+def of_rows(name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Mappings as the table of that name: its columns, whatever else a row holds."""
+    columns = list(TABLES[name].columns)
+    return pd.DataFrame([[row[column] for column in columns] for row in rows], columns=columns)
 
 
 def to_arrow(name: str, rows: Iterable[Any]) -> pa.Table:

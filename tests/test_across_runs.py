@@ -88,7 +88,7 @@ def test_a_paired_difference_by_hand() -> None:
     assert (row["value_a"], row["value_b"], row["difference"]) == (10, 6, 4)
     assert row["p"] == row["p_holm"] == 0.5
     assert row["paired"]
-    assert row["why_unpaired"] == ""
+    assert row["why_untested"] == ""
     # A round draws two of the prompts, whose own differences are 6 and 2.
     assert 2 <= row["low"] <= row["high"] <= 6
 
@@ -153,7 +153,7 @@ def test_other_prompts_are_unpaired_and_not_tested() -> None:
     table = compare(lengths("a", [1, 2]), lengths("b", [3, 4], texts=" else"), metrics=("ALS",))
     (row,) = table.to_dict("records")
     assert not row["paired"]
-    assert row["why_unpaired"] == "other prompts: 0 of 2 and 2 are the same"
+    assert row["why_untested"] == "other prompts: 0 of 2 and 2 are the same"
     assert pd.isna(row["p"])
     assert pd.isna(row["p_holm"])
     assert row["difference"] == 2
@@ -161,13 +161,13 @@ def test_other_prompts_are_unpaired_and_not_tested() -> None:
 
 def test_prompts_that_one_run_lacks_make_it_unpaired() -> None:
     table = compare(lengths("a", [1, 2, 3]), lengths("b", [3, 4]), metrics=("ALS",))
-    assert table["why_unpaired"].to_list() == ["other prompts: 2 of 2 and 3 are the same"]
+    assert table["why_untested"].to_list() == ["other prompts: 2 of 2 and 3 are the same"]
 
 
 def test_other_numbers_of_completions_are_unpaired() -> None:
     twice = run("b", [generation("prefix", n, s) for n, s in product(range(2), range(2))])
     table = compare(lengths("a", [1, 2]), twice, metrics=("ALS",))
-    assert table["why_unpaired"].to_list() == ["other numbers of completions of a prompt"]
+    assert table["why_untested"].to_list() == ["other numbers of completions of a prompt"]
 
 
 def test_where_nothing_is_asked_nothing_is_paired_and_a_cue_is_a_prompt() -> None:
@@ -176,8 +176,40 @@ def test_where_nothing_is_asked_nothing_is_paired_and_a_cue_is_a_prompt() -> Non
         for name in "ab"
     ]
     table = compare(*pair, metrics=("ALS",)).set_index("setting")
-    assert table.loc["unconditional", "why_unpaired"] == "nothing is asked"
+    assert table.loc["unconditional", "why_untested"] == "nothing is asked"
     assert table.loc["minimal_cue", "paired"]
+
+
+def test_one_models_greedy_completions_are_the_same_in_two_runs_and_not_tested() -> None:
+    rows = [generation("prefix", n, 0, longest_segment=9, decoding="greedy") for n in range(8)]
+    rows += [generation("prefix", n, 0, longest_segment=n) for n in range(8)]
+    a, b = (run(name, rows, inputs={"model": "m"}) for name in "ab")
+    table = compare(a, b, metrics=("ALS",)).set_index("decoding")
+    greedy, sampled = table.loc["greedy"], table.loc["sampled"]
+    assert greedy["why_untested"] == greedy["interval"] == across.SAME
+    assert (greedy["difference"], greedy["paired"]) == (0, True)
+    assert pd.isna([greedy["low"], greedy["high"], greedy["p"], greedy["p_holm"]]).all()
+    # Sampled completions are draws: that they are equal here is a result, and is tested.
+    assert (sampled["why_untested"], sampled["p"], sampled["p_holm"]) == ("", 1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"inputs": {"model": "other"}},
+        {"inputs": {"model": "m", "index": "other"}},
+        {"inputs": {"model": "m"}, "docs_per_span": 5},
+        {"inputs": {"model": "m"}, "longest_segment": 3, "text": "else"},
+    ],
+)
+def test_what_only_turns_out_equal_is_tested(other: dict[str, Any]) -> None:
+    found = {name: other.pop(name) for name in ("longest_segment", "text") if name in other}
+    greedy = [generation("prefix", n, 0, decoding="greedy") for n in range(3)]
+    changed = [*greedy[:-1], greedy[-1] | found]
+    table = compare(run("a", greedy, inputs={"model": "m"}), run("b", changed, **other),
+                    metrics=("FMR",))  # fmt: skip
+    assert table["p"].notna().all()
+    assert table["why_untested"].to_list() == [""]
 
 
 def test_a_setting_that_one_lacks_and_controls_are_left_out() -> None:

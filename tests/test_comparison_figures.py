@@ -103,7 +103,18 @@ def test_six_runs_of_five_settings_and_a_control() -> None:
 def test_a_single_completion_is_not_drawn() -> None:
     table = levels()
     table.loc[table["setting"] == "unconditional", "n_generations"] = 1
-    assert points(figures.levels(table)) == len(table) * 5 // 6
+    figure = figures.levels(table)
+    assert points(figure) == len(table) * 5 // 6
+    said = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert said == ["one completion"] * 6  # two decodings of three metrics
+    assert overlaps(figure) == []
+
+
+def test_of_single_completions_alone_every_row_says_so() -> None:
+    figure = figures.levels(levels().assign(n_generations=1))
+    assert points(figure) == 0
+    said = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert said == {"one completion"}
 
 
 def test_a_setting_that_a_run_lacks_leaves_its_row_empty() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from propme import tables
+from propme import across_runs, tables
 from propme.across_runs import Course
 from propme.comparison_report import (
     differences_table,
@@ -19,7 +19,7 @@ from propme.comparison_report import (
 
 DANISH = Course("Danish", ("start", "d1", "d2"))
 ENGLISH = Course("English", ("start", "e1", "e2"), is_control=True)
-UNPAIRED = {"paired": False, "why_unpaired": "other prompts", "p": None, "p_holm": None}
+UNPAIRED = {"paired": False, "why_untested": "other prompts", "p": None, "p_holm": None}
 
 
 def frame(name: str, defaults: dict[str, Any], rows: tuple[dict[str, Any], ...]) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def differences(*rows: dict[str, Any]) -> pd.DataFrame:
         "high": -0.05,
         "interval": "bootstrap",
         "paired": True,
-        "why_unpaired": "",
+        "why_untested": "",
         "n_prompts_a": 50,
         "n_prompts_b": 50,
         "p": 0.0004,
@@ -158,7 +158,8 @@ def told(*rows: dict[str, Any], given: tuple[Course, ...] = (DANISH, ENGLISH)) -
 
 def test_what_holds_is_told_with_its_numbers() -> None:
     text = told({}, GENERIC | NOT_SHOWN)
-    assert "Of 2 differences that are tested, 1 hold after Holm's correction at 5%." in text
+    assert "Of 2 differences that are tested, 1 hold at 5%: p-values are corrected for all" in text
+    assert "Not tested" not in text
     assert (
         "Danish, from start to d2, sampled decoding, capability: NVR under prefix goes from 0.350"
         " to 0.100 (−0.250 [−0.400, −0.050], p 0.012): lower."
@@ -211,6 +212,41 @@ def test_the_floor_is_told_once_for_runs_that_have_the_same() -> None:
     text = "\n".join(findings(differences({}), shifts(), caveats(), [], floors))
     assert "reach ALS 25.0, NVR 0.062 (d2, start): the floor." in text
     assert text.count("the floor") == 1
+
+
+def test_the_floor_is_that_of_every_control() -> None:
+    wrong = {"setting": "mismatched_prefix", "metric": "NVR"}
+    floors = levels({}, wrong | {"value": 0.03}, wrong | {"decoding": "greedy", "value": None})
+    sentences = findings(differences({}), shifts(), caveats(), [], floors)
+    told = [sentence.split(": the floor")[0] for sentence in sentences if "the floor" in sentence]
+    assert len(told) == 3
+    assert told[0].endswith("reach ALS 25.0 (d2)")
+    assert told[1].endswith("never trained on, sampled decoding, reach NVR 0.030 (d2)")
+    assert told[2].endswith("never trained on, greedy decoding, reach nothing that is defined (d2)")
+
+
+SAME_IN_BOTH = {
+    "decoding": "greedy",
+    "value_a": 0.35,
+    "difference": 0.0,
+    "low": None,
+    "high": None,
+    "interval": across_runs.SAME,
+    "why_untested": across_runs.SAME,
+    "p": None,
+    "p_holm": None,
+}
+
+
+def test_what_is_of_the_same_completions_is_told_as_that() -> None:
+    rows = differences({}, SAME_IN_BOTH, SAME_IN_BOTH | GENERIC, UNPAIRED | GENERIC)
+    text = "\n".join(findings(rows, shifts(), caveats(), [], levels()))
+    assert "Of 1 differences that are tested, 1 hold at 5%" in text
+    assert "Not tested: 2 are of the same completions in both, 1 are unpaired." in text
+    assert "NVR under prefix is 0.350 in both, which are the same completions." in text
+    assert "greedy decoding, propensity: 1 are 0, being of the same completions." in text
+    shown = differences_table(rows).set_index("decoding")["NVR"]
+    assert shown["greedy"].to_list() == ["0.000 same", "0.000 same"]
 
 
 def test_caveats_come_first() -> None:

@@ -97,7 +97,7 @@ def floors(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
     """What each control reaches of the same metric."""
     controls = list(dict.fromkeys(metrics.loc[metrics["kind"] == "control", "setting"]))
     return [
-        f"With {decoding} decoding, {_CONTROLS.get(setting, f'{setting} prompts, a control,')}"
+        f"With {decoding} decoding, {control_told(setting)}"
         + (
             f" retrieve no document, so that their {metric} is not defined: the floor is nothing."
             if measured[setting] == NOT_DEFINED
@@ -108,6 +108,11 @@ def floors(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
         for setting in controls
         if setting in measured
     ]
+
+
+def control_told(setting: str) -> str:
+    """What a control is, in a sentence."""
+    return _CONTROLS.get(setting, f"{setting} prompts, a control,")
 
 
 def positive_controls(copies: pd.DataFrame) -> list[str]:
