@@ -133,6 +133,7 @@ def _say(axes: Axes, y: float, words: str) -> None:
         va="center",
         size="small",
         color=_CONTROL_COLOUR,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 2},
         transform=axes.get_yaxis_transform(),
     )
 

@@ -10,6 +10,7 @@ import pytest
 from propme import across_runs, tables
 from propme.across_runs import Course
 from propme.comparison_report import (
+    answers,
     differences_table,
     findings,
     levels_table,
@@ -153,7 +154,19 @@ def test_tables_of_nothing_are_empty() -> None:
 
 
 def told(*rows: dict[str, Any], given: tuple[Course, ...] = (DANISH, ENGLISH)) -> str:
-    return "\n".join(findings(differences(*rows), shifts({}), caveats(), given, levels()))
+    return "\n".join(findings(differences(*rows), shifts({}), given, levels()))
+
+
+def test_the_answers_tell_what_holds_and_in_how_many_tests_nothing_is_shown() -> None:
+    als = {"metric": "ALS", "difference": 3.0}
+    rows = differences({}, als, GENERIC | NOT_SHOWN, SAME_IN_BOTH | GENERIC, BESIDE | NOT_SHOWN)
+    assert answers(rows, caveats(), [DANISH, ENGLISH]) == [
+        "d2 against start: under attack NVR is lower (sampled: prefix), ALS is higher (sampled:"
+        " prefix); unprompted no difference is shown in 1 of 1 tests.",
+        "d2 against its control e2: under attack no difference is shown in 1 of 1 tests.",
+    ]
+    untested = answers(differences(UNPAIRED), caveats(), [])
+    assert untested == ["d2 against start: under attack nothing is tested."]
 
 
 def test_what_holds_is_told_with_its_numbers() -> None:
@@ -198,7 +211,7 @@ def test_a_shift_is_told_as_its_interval_allows(
     ends: tuple[float | None, float | None], verdict: str
 ) -> None:
     row = dict(zip(("low", "high"), ends, strict=True))
-    text = "\n".join(findings(differences({}), shifts(row), caveats(), [DANISH], levels()))
+    text = "\n".join(findings(differences({}), shifts(row), [DANISH], levels()))
     assert "d2 keeps 20% of the FMR of start and 60% of its NVR: shift +0.400" in text
     assert verdict in text
 
@@ -209,20 +222,21 @@ def test_the_floor_is_told_once_for_runs_that_have_the_same() -> None:
         {"run": "start"}, {"run": "start", "metric": "NVR", "value": 0.0625},
         {"run": "other", "value": 3.0},
     )  # fmt: skip
-    text = "\n".join(findings(differences({}), shifts(), caveats(), [], floors))
-    assert "reach ALS 25.0, NVR 0.062 (d2, start): the floor." in text
-    assert text.count("the floor") == 1
+    text = "\n".join(findings(differences({}), shifts(), [], floors))
+    assert "reach ALS 25.0, NVR 0.062 (d2, start). What does not exceed" in text
+    assert text.count("The floor") == 1
 
 
 def test_the_floor_is_that_of_every_control() -> None:
     wrong = {"setting": "mismatched_prefix", "metric": "NVR"}
-    floors = levels({}, wrong | {"value": 0.03}, wrong | {"decoding": "greedy", "value": None})
-    sentences = findings(differences({}), shifts(), caveats(), [], floors)
-    told = [sentence.split(": the floor")[0] for sentence in sentences if "the floor" in sentence]
+    rows = [wrong | {"value": 0.03}, wrong | {"value": 0.5, "run": "start"}]
+    floors = levels({}, *rows, wrong | {"decoding": "greedy", "value": None})
+    sentences = findings(differences({}), shifts(), [], floors)
+    told = sorted(sentence.split(". What")[0] for sentence in sentences if "floor" in sentence)
     assert len(told) == 3
-    assert told[0].endswith("reach ALS 25.0 (d2)")
-    assert told[1].endswith("never trained on, sampled decoding, reach NVR 0.030 (d2)")
-    assert told[2].endswith("never trained on, greedy decoding, reach nothing that is defined (d2)")
+    assert told[0].endswith("never trained on, greedy decoding, reach nothing that is defined (d2)")
+    assert told[1].endswith("trained on, sampled decoding, reach NVR 0.030 (d2); NVR 0.500 (start)")
+    assert told[2].endswith("reach ALS 25.0 (d2)")
 
 
 SAME_IN_BOTH = {
@@ -240,7 +254,7 @@ SAME_IN_BOTH = {
 
 def test_what_is_of_the_same_completions_is_told_as_that() -> None:
     rows = differences({}, SAME_IN_BOTH, SAME_IN_BOTH | GENERIC, UNPAIRED | GENERIC)
-    text = "\n".join(findings(rows, shifts(), caveats(), [], levels()))
+    text = "\n".join(findings(rows, shifts(), [], levels()))
     assert "Of 1 differences that are tested, 1 hold at 5%" in text
     assert "Not tested: 2 are of the same completions in both, 1 are unpaired." in text
     assert "NVR under prefix is 0.350 in both, which are the same completions." in text
@@ -250,7 +264,7 @@ def test_what_is_of_the_same_completions_is_told_as_that() -> None:
 
 
 def test_caveats_come_first() -> None:
-    sentences = findings(differences({}), shifts(), caveats({}), [], levels())
+    sentences = answers(differences({}), caveats({}), [])
     assert sentences[0] == "Beware: corpus differs between the runs (a: x; b: y). So."
 
 
@@ -261,5 +275,6 @@ def test_a_pair_of_no_course_is_told_by_itself() -> None:
 
 
 def test_nothing_in_common_says_so() -> None:
-    (sentence,) = findings(differences(), shifts(), caveats(), [], levels())
+    assert findings(differences(), shifts(), [], levels()) == []
+    (sentence,) = answers(differences(), caveats(), [])
     assert sentence == "There is no setting in two of the runs, so nothing is compared."
