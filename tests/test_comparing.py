@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from propme import across_runs, tables
 from propme import run as runs
 from propme.across_runs import courses_of
 from propme.comparing import NOTEBOOK, compare, effective_parameters
-from propme.comparison_report import findings
+from propme.comparison_report import answers, findings
 from propme.errors import ParameterError, PropMeError, RunError, TableError
 from propme.runner import effective_parameters as run_parameters
 from propme.runner import planned_runs
@@ -101,12 +102,14 @@ def test_every_table_and_figure_and_page_is_there(compared: Path) -> None:
     assert {"differences.csv", "differences.tex", "run_metrics.md", "shifts.csv"} <= exported
     front = (compared / "report" / "index.html").read_text("utf-8")
     assert 'href="tables/differences.tex"' in front
-    read = [
+    differences, shifts, levels, caveats, trajectories = (
         tables.read(name, compared / "tables")
-        for name in ("differences", "shifts", "caveats", "run_metrics", "trajectories")
-    ]
-    sentences = findings(*read[:3], courses_of(read[4]), read[3])
+        for name in ("differences", "shifts", "run_metrics", "caveats", "trajectories")
+    )
+    given = courses_of(trajectories)
+    sentences = answers(differences, caveats, given) + findings(differences, shifts, given, levels)
     assert len(sentences) > 5
+    assert all(escape(sentence) in front for sentence in sentences)
     assert "may be told of Danish in particular" in front
     assert front.count("data:image/png;base64,") == len(names)
     for page in (compared / "report").glob("*.html"):
