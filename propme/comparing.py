@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from propme import across_runs, parameters
-from propme.comparison_report import write_report
 from propme.errors import ParameterError, RunError
 from propme.metrics import require_propensity_metrics
 from propme.run import RunFolder, notebook_path, open_run, portable, resolve
@@ -67,7 +66,7 @@ def compare(
     spent = execute(NOTEBOOK, folder, effective)
     print(f"{NOTEBOOK} done in {spent.seconds:.0f} s", flush=True)
     folder.update_record(stages={NOTEBOOK: {"seconds": round(spent.seconds, 1)}})
-    write_report(folder.path, NOTEBOOK)
+    across_runs.write_report(folder.path, NOTEBOOK)
     return folder
 
 

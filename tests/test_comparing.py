@@ -12,9 +12,8 @@ from tiny import tiny_parameters
 
 from propme import across_runs, tables
 from propme import run as runs
-from propme.across_runs import courses_of
+from propme.across_runs import answers, courses_of, findings
 from propme.comparing import NOTEBOOK, compare, effective_parameters
-from propme.comparison_report import answers, findings
 from propme.errors import ParameterError, PropMeError, RunError, TableError
 from propme.runner import effective_parameters as run_parameters
 from propme.runner import planned_runs

@@ -134,8 +134,6 @@ LAYERS = (
     ("leaks",),
     ("report",),
     ("across_runs",),
-    ("comparison_report",),
-    ("comparison_figures",),
     ("parameters",),
     ("demo",),
     ("planted", "continued"),

@@ -13,9 +13,11 @@ from propme.across_runs.compared_run import (
     require_runs,
     run_names,
 )
+from propme.across_runs.findings import answers, findings
 from propme.across_runs.kept import shifts
 from propme.across_runs.levels import run_metrics, run_propensity
 from propme.across_runs.pairing import SAME, counts_tokens
+from propme.across_runs.site import write_report
 from propme.across_runs.tested import differences, require_metrics
 from propme.across_runs.training import (
     Course,
@@ -26,11 +28,18 @@ from propme.across_runs.training import (
     stage_pairs,
     trajectory_table,
 )
+from propme.across_runs.wording import (
+    differences_table,
+    levels_table,
+    scores_table,
+    shifts_table,
+)
 
 __all__ = [
     "SAME",
     "ComparedRun",
     "Course",
+    "answers",
     "beside_controls",
     "caveats",
     "compared_runs",
@@ -38,6 +47,9 @@ __all__ = [
     "courses",
     "courses_of",
     "differences",
+    "differences_table",
+    "findings",
+    "levels_table",
     "pairs_of",
     "read_runs",
     "require_metrics",
@@ -45,7 +57,10 @@ __all__ = [
     "run_metrics",
     "run_names",
     "run_propensity",
+    "scores_table",
     "shifts",
+    "shifts_table",
     "stage_pairs",
     "trajectory_table",
+    "write_report",
 ]

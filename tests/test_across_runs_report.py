@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from propme import across_runs, tables
-from propme.across_runs import Course
-from propme.comparison_report import (
+from propme.across_runs import (
+    Course,
     answers,
     differences_table,
     findings,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from propme.across_runs import SAME, Course, beside_controls
-from propme.comparison_report.wording import LEVEL, holds, with_ends, written
+from propme.across_runs.pairing import SAME
+from propme.across_runs.training import Course, beside_controls
+from propme.across_runs.wording import LEVEL, holds, with_ends, written
 from propme.figures import short
 from propme.report.findings import control_told
 

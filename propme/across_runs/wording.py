@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from propme.across_runs import SAME
+from propme.across_runs.pairing import SAME
 from propme.figures import short
 from propme.records import in_order
 from propme.report.wording import with_interval

@@ -11,9 +11,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from propme import comparison_figures as figures
 from propme import tables
-from propme.across_runs import Course, trajectory_table
+from propme.across_runs import Course, figures, trajectory_table
 
 SETTINGS = ("unconditional", "minimal_cue", "generic", "specific", "prefix", "human")
 KINDS = {"prefix": "capability", "human": "control"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from propme import tables
-from propme.across_runs import courses_of
-from propme.comparison_report.findings import answers, findings
-from propme.comparison_report.wording import (
+from propme.across_runs.findings import answers, findings
+from propme.across_runs.training import courses_of
+from propme.across_runs.wording import (
     differences_table,
     levels_table,
     scores_table,

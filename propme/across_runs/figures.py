@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from propme.comparison_report import LEVEL
+from propme.across_runs.wording import LEVEL
 from propme.records import in_order
 
 if TYPE_CHECKING:
