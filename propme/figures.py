@@ -39,6 +39,35 @@ _BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 
 _OTHER_COLOURS = ("#E69F00", "#332288", "#882255")
 
 
+#: Fonts with the letters that matplotlib's own lacks, on the systems that have them.
+_FALLBACK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Noto Sans Devanagari",
+    "Arial Unicode MS",
+)
+
+
+def set_style(font_scale: float = 1.0) -> None:
+    """Set the style of every figure; names of runs and settings are drawn as they are.
+
+    A name is never a formula: ``$x^{$`` would stop a figure, and ``$x$`` be drawn as another name.
+    """
+    import seaborn as sns
+    from matplotlib import font_manager
+
+    there = {font.name for font in font_manager.fontManager.ttflist}
+    fonts = ["DejaVu Sans", *(name for name in _FALLBACK_FONTS if name in there)]
+    own = {"text.parse_math": False, "font.sans-serif": fonts}
+    sns.set_theme(style="whitegrid", context="notebook", font_scale=font_scale, rc=own)
+
+
 def _colours(settings: Iterable[str]) -> dict[str, str]:
     """Colours of settings; those that are not in `SETTINGS` get theirs by name."""
     others = [s for s in in_order(settings) if s not in _SETTING_COLOURS]
@@ -47,9 +76,8 @@ def _colours(settings: Iterable[str]) -> dict[str, str]:
 
 def _axes(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Figure, list[Axes]]:
     import matplotlib.pyplot as plt
-    import seaborn as sns
 
-    sns.set_theme(style="whitegrid", context="notebook")
+    set_style()
     figure, axes = plt.subplots(
         1,
         columns,
@@ -294,9 +322,8 @@ def over_thresholds(
     completions and move together.
     """
     import matplotlib.pyplot as plt
-    import seaborn as sns
 
-    sns.set_theme(style="whitegrid", context="notebook")
+    set_style()
     part = sensitivity[sensitivity["decoding"] == decoding]
     figure, grid = plt.subplots(
         len(metrics),

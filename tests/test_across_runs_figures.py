@@ -99,6 +99,15 @@ def test_six_runs_of_five_settings_and_a_control() -> None:
     assert overlaps(figure) == []
 
 
+def test_names_are_drawn_as_they_are_and_never_as_formulas() -> None:
+    runs = ("a$x^{$", "b$y$", "måløv")
+    figure = figures.levels(levels(runs=runs))
+    FigureCanvasAgg(figure).draw()
+    legend = figure.legends[0].get_texts()
+    assert [text.get_text() for text in legend] == list(runs)
+    assert not any(text.get_parse_math() for text in legend)
+
+
 def test_a_single_completion_is_not_drawn() -> None:
     table = levels()
     table.loc[table["setting"] == "unconditional", "n_generations"] = 1

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from propme.across_runs.wording import LEVEL
+from propme.figures import set_style
 from propme.records import in_order
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ def _looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _grid(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
     import matplotlib.pyplot as plt
-    import seaborn as sns
 
-    sns.set_theme(style="whitegrid", context="notebook", font_scale=0.85)
+    set_style(font_scale=0.85)
     figure, grid = plt.subplots(
         rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
     )
