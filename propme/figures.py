@@ -317,42 +317,56 @@ def over_thresholds(
     """Metrics over each threshold of tracing; a row of panels a metric, a line a setting.
 
     ``n`` is of the completions that were traced anew, fewer than the run has. A ring: as the run's
-    trace was made. Which settings lie above which should not hang on a
-    threshold; how high they lie may. Intervals are not drawn: all values of a line are of the same
-    completions and move together.
+    trace was made. Which settings lie above which should not hang on a threshold; how high they
+    lie may. Intervals are not drawn: all values of a line are of the same completions and move
+    together.
     """
     import matplotlib.pyplot as plt
 
     set_style()
     part = sensitivity[sensitivity["decoding"] == decoding]
+    varied = [name for name in _THRESHOLDS if name in set(part["threshold"])]
     figure, grid = plt.subplots(
         len(metrics),
-        len(_THRESHOLDS),
-        figsize=(14, 0.6 + 2.6 * len(metrics)),
+        max(1, len(varied)),
+        figsize=(2 + 2.4 * max(1, len(varied)), 0.6 + 2.6 * len(metrics)),
+        sharey="row",
         layout="constrained",
         squeeze=False,
     )
     plt.close(figure)
+    if not varied:
+        return _say_empty(figure, "no threshold was varied")
     colours = _colours(part["setting"])
     for panels, metric in zip(grid, metrics, strict=True):
-        for axes, (threshold, label) in zip(panels, _THRESHOLDS.items(), strict=True):
+        for axes, threshold in zip(panels, varied, strict=True):
             rows = part[(part["threshold"] == threshold) & (part["metric"] == metric)]
             _over_threshold(axes, rows, colours)
-            axes.set(title=metric, xlabel=label if metric == metrics[-1] else "")
-    handles, labels = grid.flat[0].get_legend_handles_labels()
+            title = f"{metric}{', index tokens' if metric == 'ALS' else ''}"
+            axes.set(title=title, xlabel=_THRESHOLDS[threshold] if metric == metrics[-1] else "")
+        panels[0].set_ylim(bottom=0)  # a row shares its axis, and all of it is drawn by now
+    handles = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     if handles:
         figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(labels), frameon=False,
+            list(handles.values()),
+            list(handles),
+            loc="outside upper center",
+            ncols=int(figure.get_figwidth() / 2),
+            frameon=False,
             fontsize="small",
-        )  # fmt: skip
+        )
     return figure
 
 
 def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) -> None:
-    if rows.empty:
-        axes.text(0.5, 0.5, "not varied", ha="center", transform=axes.transAxes)
+    if rows["value"].isna().all():
+        axes.text(0.5, 0.5, "not defined", ha="center", transform=axes.transAxes)
         return
-    order = sorted(set(rows["choice"]), key=lambda c: (float(c) if c.isdigit() else 0.0, c))
+    order = sorted(set(rows["choice"]), key=_by_number)
     for setting in in_order(rows["setting"]):
         of_setting = rows[rows["setting"] == setting].set_index("choice").reindex(order)
         values = of_setting["value"].astype(float)
@@ -362,6 +376,14 @@ def _over_threshold(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, Any]) 
         own = [n for n, is_own in enumerate(of_setting["own"]) if is_own]
         axes.plot(own, values.iloc[own], "o", mfc="none", ms=9, color=colours[setting])
     axes.set_xticks(range(len(order)), order)
+    axes.set_xlim(-0.25, len(order) - 0.75)
+
+
+def _by_number(choice: str) -> tuple[float, str]:
+    try:
+        return float(choice), choice
+    except ValueError:
+        return 0.0, choice
 
 
 def extraction_by_copies(copies: pd.DataFrame) -> Figure:

@@ -461,13 +461,17 @@ def test_thresholds_are_drawn_and_an_empty_one_says_so() -> None:
         {"threshold": "docs_per_span", "choice": choice, "own": choice == "10", "setting": s,
          "kind": "propensity", "decoding": "greedy", "metric": "NVR", "value": 0.1 * n,
          "n_generations": 20}
-        for n, choice in enumerate(("1", "10", "3"))
+        for n, choice in enumerate(("1", "10", "2.5"))
         for s in ("generic", "prefix")
     ]  # fmt: skip
     figure = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy", ["NVR"]))
     documents = figure.axes[0]
-    assert tick_labels(documents, "x") == ["1", "3", "10"]
+    assert tick_labels(documents, "x") == ["1", "2.5", "10"]
     assert list(documents.lines[0].get_ydata()) == [0.0, 0.2, 0.1]
     assert list(documents.lines[1].get_xdata()) == [2]  # the ring
-    assert "not varied" in words(figure)
+    assert len(figure.axes) == 1  # what was not varied has no panel
     assert "prefix (n = 20)" in words(figure)
+    undefined = saved(figures.over_thresholds(pd.DataFrame(rows), "greedy", ["NVR", "FMR"]))
+    assert "not defined" in words(undefined)
+    empty = figures.over_thresholds(pd.DataFrame(rows), "sampled", ["NVR"])
+    assert says_only(saved(empty), "no threshold was varied")
