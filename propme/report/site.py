@@ -12,10 +12,10 @@ import pandas as pd
 from propme import figures, tables
 from propme.errors import InputError
 from propme.files import write_whole
-from propme.report.audit import audit_sections, last_part
+from propme.report.audit import audit_sections, shown_inputs
 from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
 from propme.report.findings import answers, findings
-from propme.report.wording import date_told, headline_table
+from propme.report.wording import date_told, headline_table, shown_groups
 from propme.run_record import read_record
 from propme.viewer import write_viewer
 
@@ -81,8 +81,9 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         write_whole(report / f"{stage}.html", rendered_notebook(run / f"{stage}.ipynb"))
     mask = not record["parameters"].get("show_personal_data", False)
     write_viewer(stored, report / "viewer.html", mask, front_page="index.html")
+    stored["breakdown"] = shown_groups(stored["breakdown"], mask)
     exports = write_exports(stored, report / "tables")
-    sections = audit_sections(stored, record)
+    sections = audit_sections(stored, record, mask)
     for suffix in ("html", "md"):
         page = page_template(f"audit.{suffix}").render(name=run.name, sections=sections)
         write_whole(report / f"audit.{suffix}", page)
@@ -98,6 +99,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         ],
         stages=rendered,
         exports=[path.relative_to(report).as_posix() for path in exports],
+        inputs=shown_inputs(record, mask),
         record=record,
     )
     write_whole(index, page)
@@ -118,7 +120,6 @@ def page_template(name: str) -> Template:
     environment.filters |= {
         "cells": cells,
         "date_told": date_told,
-        "last_part": last_part,
         "markdown": escaped,
         "markdown_table": as_markdown,
     }
