@@ -13,7 +13,8 @@ from propme import figures, tables
 from propme.errors import InputError
 from propme.files import write_whole
 from propme.report.audit import audit_sections, shown_inputs
-from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
+from propme.report.escaping import in_markdown
+from propme.report.exports import READ, as_markdown, cells, write_exports
 from propme.report.findings import answers, findings
 from propme.report.wording import date_told, headline_table, shown_groups
 from propme.run_record import read_record
@@ -107,7 +108,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
 
 
 def page_template(name: str) -> Template:
-    """A page's form; in Markdown, what would be read as markup is escaped by `escaped`."""
+    """A page's form; in Markdown, what would be read as markup is escaped by `in_markdown`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -120,7 +121,7 @@ def page_template(name: str) -> Template:
     environment.filters |= {
         "cells": cells,
         "date_told": date_told,
-        "markdown": escaped,
+        "markdown": in_markdown,
         "markdown_table": as_markdown,
     }
     return environment.get_template(name)
