@@ -43,11 +43,7 @@ _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
     "span_lengths": ("Longest verbatim passages", "span_lengths", figures.span_lengths),
 }
 
-#: In the head of a rendered notebook: it may show what is in it, run nothing and load nothing.
-_POLICY = (
-    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
-    " font-src data:; style-src 'unsafe-inline'\">"
-)
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:
@@ -94,7 +90,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         answers=answers(stored["metrics"], stored["propensity"]),
         findings=findings(stored["metrics"], stored["propensity"], stored["copies"]),
         headline=headline_table(stored["metrics"]).to_dict("split"),
-        figures=[
+        drawn=[
             {"title": title, "data": _saved(draw(stored[table]), report / "figures" / name)}
             for name, (title, table, draw) in _FIGURES.items()
         ],
@@ -112,7 +108,7 @@ def page_template(name: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=name.endswith(".html"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -148,22 +144,21 @@ def rendered_notebook(notebook: Path) -> str:
     InputError
         There is none.
     """
+    from jinja2 import FileSystemLoader
     from nbconvert import HTMLExporter
 
     if not notebook.is_file():
         raise InputError("no such notebook; run it first", str(notebook))
     exporter = HTMLExporter(
         template_name="lab",
+        template_file="notebook.html",
+        extra_loaders=[FileSystemLoader(_TEMPLATES)],
         embed_images=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-    # No formula needs MathJax, and no page may load a script from elsewhere.
-    exporter.mathjax_url = exporter.require_js_url = exporter.mermaid_js_url = ""
-    exporter.jquery_url = exporter.html_manager_semver_range = ""
-    exporter.mermaid_layout_elk_js_url = ""
     body, _ = exporter.from_filename(str(notebook))
-    return str(body).replace("<head>", f"<head>{_POLICY}", 1)
+    return str(body)
 
 
 def _record(run: Path) -> dict[str, Any]:
