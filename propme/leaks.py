@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pandas as pd
 
 from propme import personal_data
 from propme.errors import ParameterError
+from propme.masking import MaskedTexts, masked_names, masked_texts, reaching_into
+from propme.personal_data import Found, Masked
 from propme.records import in_order
 
 #: What leaked can be counted by.
@@ -30,14 +34,15 @@ def what_leaked(
     Parameters
     ----------
     frame : DataFrame
-        Generations with ``prompt_id``, ``setting`` and ``decoding``.
+        Generations with ``prompt_id``, ``setting``, ``decoding`` and ``text``.
     spans, matches, prompts : DataFrame
         The tables of those names.
     n : int
         Rows of each setting and decoding, at least 1.
     mask : bool
-        Whether personal data in passage and prompt is replaced by its kind. It can be only with
-        the extra ``privacy``; without it they are shown as they are.
+        Whether personal data is replaced by its kind, in passages, prompts and the names of
+        documents, sources and licences. It can be only with the extra ``privacy``; without it they
+        are shown as they are.
 
     Returns
     -------
@@ -45,9 +50,10 @@ def what_leaked(
         ``setting``, ``decoding``; ``tokens`` of the span; ``generations`` of that setting and
         decoding that hold it; ``occurrences`` in the corpus and ``documents`` that hold it (a lower
         bound unless ``documents_exact``); ``document_id``, ``source`` and ``licence`` of the first
-        of them that was fetched, before others of one whose ``copies`` a prompt tells;
-        ``personal_data``, the kinds that stand in the passage, or ``not looked for``; ``prompt``
-        and ``passage``.
+        of them that was fetched, before others of one whose ``copies`` are known: of a document of
+        which a prompt was made, where the corpus tells them, and so of most others empty;
+        ``personal_data``, the kinds that stand in the passage or reach into it, or ``not looked
+        for``; ``prompt`` and ``passage``.
 
     Raises
     ------
@@ -57,7 +63,8 @@ def what_leaked(
     Notes
     -----
     *How it misleads.* The document shown is one of those that hold the span, not the one it was
-    learnt from. Personal data that the span cuts off in the middle is not recognised.
+    learnt from. Personal data that a passage cuts in two is known by what goes on in prompt and
+    completion, and in the documents that were fetched.
     """
     if n < 1:
         raise ParameterError(f"n must be a whole number >= 1, not {n!r}")
@@ -67,13 +74,12 @@ def what_leaked(
     kept["generations"] = kept.groupby([*group, "text"])["generation_id"].transform("nunique")
     longest = kept.sort_values(["tokens", *_SPAN], ascending=[False, True, True])
     longest = longest.drop_duplicates([*group, "text"]).groupby(group).head(n)
-    longest = _in_order(longest, "tokens").merge(
-        prompts[["prompt_id", "text"]].rename(columns={"text": "prompt"}),
-        on="prompt_id",
-        how="left",
-    )
+    longest = _in_order(longest, "tokens")
     looked_for = personal_data.available()
-    shown = personal_data.mask if mask and looked_for else str
+    wanted = kept[kept["text"].isin(longest["text"])]
+    texts = _texts_of(wanted, frame, prompts)
+    hidden = _masked_passages(wanted, texts, matches) if looked_for else {}
+    asked = [texts.prompts[name] for name in longest["prompt_id"]]
     columns = {
         "setting": longest["setting"],
         "decoding": longest["decoding"],
@@ -82,13 +88,13 @@ def what_leaked(
         "occurrences": longest["n_occurrences"],
         "documents": longest["n_documents"],
         "documents_exact": longest["documents_exact"],
-        "document_id": longest["document_id"],
-        "source": longest["source"],
-        "licence": longest["licence"],
+        **{name: _named(longest[name], mask) for name in ("document_id", *COLUMNS)},
         "copies": longest["copies"].astype("Int64"),
-        "personal_data": [_kinds(t) if looked_for else "not looked for" for t in longest["text"]],
-        "prompt": [shown(text) for text in longest["prompt"]],
-        "passage": [shown(text) for text in longest["text"]],
+        "personal_data": [
+            _kinds(hidden[text]) if looked_for else "not looked for" for text in longest["text"]
+        ],
+        "prompt": [prompt.text if mask else prompt.original for prompt in asked],
+        "passage": [hidden[text].text if mask and looked_for else text for text in longest["text"]],
     }
     return pd.DataFrame(columns)
 
@@ -99,6 +105,7 @@ def leaked_by(
     matches: pd.DataFrame,
     column: str,
     least: int = LEAST_TOKENS,
+    mask: bool = True,
 ) -> pd.DataFrame:
     """How much leaked of each source or licence.
 
@@ -112,6 +119,9 @@ def leaked_by(
         ``source`` or ``licence``.
     least : int
         Tokens of a span that counts. Shorter ones are mostly phrases that anyone writes.
+    mask : bool
+        Whether personal data in the names of sources and licences is replaced by its kind and a
+        number (`propme.masking.masked_names`).
 
     Returns
     -------
@@ -140,20 +150,25 @@ def leaked_by(
         documents=("document_id", "nunique"),
         longest=("tokens", "max"),
     )
-    return _in_order(counted, "generations")
+    shown = counted.assign(**{column: _named(counted[column], mask)})
+    return _in_order(shown, "generations")
 
 
 def personal_data_leaked(
-    frame: pd.DataFrame, spans: pd.DataFrame, least: int = LEAST_TOKENS
+    frame: pd.DataFrame,
+    spans: pd.DataFrame,
+    prompts: pd.DataFrame,
+    matches: pd.DataFrame,
+    least: int = LEAST_TOKENS,
 ) -> pd.DataFrame:
     """How many generations hold a kept span in which personal data stands, by kind of it.
 
     Parameters
     ----------
     frame : DataFrame
-        Generations with ``setting`` and ``decoding``.
-    spans : DataFrame
-        The table of that name.
+        Generations with ``prompt_id``, ``setting``, ``decoding`` and ``text``.
+    spans, prompts, matches : DataFrame
+        The tables of those names.
     least : int
         Tokens of a span that counts.
 
@@ -165,16 +180,15 @@ def personal_data_leaked(
 
     Notes
     -----
-    *How it misleads.* Common forms only; see `propme.personal_data`.
+    *How it misleads.* Common forms only; see `propme.personal_data`. What a passage holds a part of
+    counts too: half of an address is in the passage, and all of it in prompt and completion or in
+    a document.
     """
     kept = _kept(frame, spans)
-    kept = kept[kept["tokens"] >= least]
-    looked_for = kept["text"] if personal_data.available() else kept["text"].iloc[:0]
-    kinds = {
-        text: sorted({place.kind for place in personal_data.find_personal_data(text)})
-        for text in looked_for.unique()
-    }
-    found = kept.assign(personal_data=kept["text"].map(lambda text: kinds.get(text, [])))
+    kept = kept[kept["tokens"] >= least] if personal_data.available() else kept.iloc[:0]
+    hidden = _masked_passages(kept, _texts_of(kept, frame, prompts), matches)
+    kinds = {text: sorted({place.kind for place in done.places}) for text, done in hidden.items()}
+    found = kept.assign(personal_data=kept["text"].map(kinds))
     found = found.explode("personal_data").dropna(subset="personal_data")
     group = ["setting", "decoding", "personal_data"]
     counted = found.groupby(group, as_index=False).agg(generations=("generation_id", "nunique"))
@@ -210,6 +224,32 @@ def _one_document(matches: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
     return known_first.drop_duplicates(_SPAN)
 
 
-def _kinds(text: str) -> str:
-    found = {place.kind for place in personal_data.find_personal_data(text)}
+def _texts_of(spans: pd.DataFrame, frame: pd.DataFrame, prompts: pd.DataFrame) -> MaskedTexts:
+    """What the spans' generations were asked, and what they go on with, masked as one text."""
+    return masked_texts(prompts[prompts["prompt_id"].isin(spans["prompt_id"])], frame)
+
+
+def _masked_passages(
+    spans: pd.DataFrame, texts: MaskedTexts, matches: pd.DataFrame
+) -> dict[str, Masked]:
+    """Each passage without what is personal data in any of the places where it stands."""
+    places: dict[str, set[Found]] = defaultdict(set)
+    completions = texts.completions
+    columns = (spans[name] for name in ("generation_id", "text", "char_start", "char_stop"))
+    for name, text, start, stop in zip(*columns, strict=True):
+        places[text].update(completions[name].places_in(int(start), int(stop)))
+    around = spans[[*_SPAN, "text"]].merge(matches, on=_SPAN)
+    around = around[["text", "window", "window_char_start", "window_char_stop"]]
+    for text, window, start, stop in around.drop_duplicates().itertuples(index=False):
+        places[text].update(reaching_into(text, window, start, stop))
+    return {text: personal_data.masked(text, known=[*known]) for text, known in places.items()}
+
+
+def _named(names: pd.Series[str], mask: bool) -> pd.Series[str]:
+    """Names as they may be shown; those of documents that are not there stay empty."""
+    return names.map(masked_names(names.dropna())) if mask else names
+
+
+def _kinds(passage: Masked) -> str:
+    found = {place.kind for place in passage.places}
     return ", ".join(kind for kind in personal_data.KINDS if kind in found)

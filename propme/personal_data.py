@@ -13,8 +13,8 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from propme.errors import ParameterError
@@ -111,6 +111,10 @@ class Found:
                 f" {KINDS}, the place not empty"
             )
 
+    def moved(self, by: int) -> Found:
+        """The same in a text that has so many characters more before it."""
+        return Found(self.kind, self.start + by, self.stop + by)
+
 
 def available() -> bool:
     """Whether the extra ``privacy`` is installed, without which personal data is not looked for."""
@@ -157,11 +161,37 @@ def find_personal_data(text: str, regions: Sequence[str] = REGIONS) -> tuple[Fou
 class Masked:
     """A text whose personal data is replaced by its kind in brackets, and where the rest stands.
 
-    ``places`` are those of the text as it was, in order, without overlap.
+    Attributes
+    ----------
+    original : str
+        The text as it was.
+    places : tuple of Found
+        What is replaced of it, in order, without overlap.
+    text : str
+        The text that may be shown.
     """
 
-    text: str
+    original: str = field(repr=False)
     places: tuple[Found, ...] = ()
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        pieces, start = [], 0
+        for place in self.places:
+            pieces += [self.original[start : place.start], _label(place)]
+            start = place.stop
+        object.__setattr__(self, "text", "".join([*pieces, self.original[start:]]))
+
+    def places_in(self, start: int, stop: int) -> tuple[Found, ...]:
+        """What is replaced of the part ``[start, stop)`` of the text, as places of that part.
+
+        Of what the part cuts in two they hold the half that is in it.
+        """
+        return tuple(
+            Found(place.kind, max(place.start, start) - start, min(place.stop, stop) - start)
+            for place in self.places
+            if max(place.start, start) < min(place.stop, stop)
+        )
 
     def start(self, offset: int) -> int:
         """Where a passage starts that started at ``offset``; all of a replacement belongs to it."""
@@ -200,28 +230,66 @@ class Masked:
         return Found(found.kind, start, stop)
 
 
-def masked(text: str, regions: Sequence[str] = REGIONS) -> Masked:
+def masked(text: str, regions: Sequence[str] = REGIONS, known: Sequence[Found] = ()) -> Masked:
     """The text with each piece of personal data replaced by its kind in brackets.
 
     The replacement says nothing of length or signs of what stood there. Masking twice is masking
     once. What `find_personal_data` misses stays.
+
+    Parameters
+    ----------
+    text, regions
+        As of `find_personal_data`.
+    known : sequence of Found
+        Places of the text that are replaced in any case, such as the half of an address whose
+        other half is elsewhere (`Masked.places_in`).
 
     Raises
     ------
     ParameterError
         As `find_personal_data`.
     """
-    done = Masked(text)
+    done = Masked(text, tuple(_merged(known)))
     # What stood next to masked data can be found only now; each round takes digits or an @ away
     # and adds none, so that this ends.
     while found := find_personal_data(done.text, regions):
-        places = _merged([*done.places, *map(done._before, found)])
-        pieces, start = [], 0
-        for place in places:
-            pieces += [text[start : place.start], _label(place)]
-            start = place.stop
-        done = Masked("".join([*pieces, text[start:]]), tuple(places))
+        done = Masked(text, tuple(_merged([*done.places, *map(done._before, found)])))
     return done
+
+
+def masked_with_what_follows(
+    text: str, following: Sequence[str], regions: Sequence[str] = REGIONS
+) -> tuple[Masked, tuple[Masked, ...]]:
+    """A text and the texts that go on from it, so that what the border cuts in two is masked too.
+
+    Parameters
+    ----------
+    text : str
+        Such as a prompt.
+    following : sequence of str
+        Each goes on from ``text``, such as its completions and its true continuation.
+    regions
+        As of `find_personal_data`.
+
+    Returns
+    -------
+    tuple of Masked and tuple of Masked
+        The text, without what is personal data together with *any* of ``following``: who has seen
+        one of them must not read the other half here. Then each of ``following``.
+
+    Raises
+    ------
+    ParameterError
+        As `find_personal_data`.
+    """
+    border = len(text)
+    wholes = [masked(text + rest, regions) for rest in following]
+    halves = [place for whole in wholes for place in whole.places_in(0, border)]
+    rests = tuple(
+        masked(rest, regions, whole.places_in(border, border + len(rest)))
+        for rest, whole in zip(following, wholes, strict=True)
+    )
+    return masked(text, regions, halves), rests
 
 
 def mask(text: str, regions: Sequence[str] = REGIONS) -> str:
@@ -240,10 +308,15 @@ def note(masked: bool = True) -> str:
             "Personal data was not looked for and nothing is masked: the extra `privacy` is not"
             " installed."
         )
-    done = "masked: its kind stands in its place" if masked else "looked for and shown as it is"
+    done = (
+        "masked in texts, ids, sources and licences: its kind stands in its place, in names with a"
+        " number that holds in this table or page alone"
+        if masked
+        else "looked for and shown as it is"
+    )
     return (
-        f"Personal data ({', '.join(KINDS)}) is {done}. Not looked for: names and addresses, what"
-        " the end of a text cuts in two, as that of a prompt, and ids, sources and licences."
+        f"Personal data ({', '.join(KINDS)}) is {done}. Not looked for: names and addresses, and"
+        " what the end of a completion, or of the text fetched around a match, cuts in two."
     )
 
 
@@ -319,7 +392,7 @@ def _phones(text: str, region: str) -> Iterator[Found]:
         yield Found("phone", match.start + unclosed, match.end)
 
 
-def _merged(found: list[Found]) -> list[Found]:
+def _merged(found: Iterable[Found]) -> list[Found]:
     """Overlapping places as one, so that nothing of any is left over."""
     merged: list[Found] = []
     for place in sorted(found, key=lambda f: (f.start, f.stop)):

@@ -66,6 +66,20 @@ def test_what_was_tested_is_named_by_hash_and_not_by_path(sections: dict[str, Se
     assert "some/model" in told
 
 
+def test_names_of_inputs_and_model_are_masked_unless_asked_for(tmp_path: Path) -> None:
+    tables_of_run = stored(tmp_path, ten("generic", "propensity") + ten("prefix", "capability"))
+    inputs = {"corpus": {"path": "/x/anna@example.dk.jsonl", "sha256": "12345678" * 8}}
+    generator = {"model": "bo@example.dk", "server": "http://10.1.2.3:8000", "revision": "r1"}
+    record = RECORD | {"inputs": inputs, "generator": generator}
+    for mask, told in ((True, "[e-mail] 1"), (False, "anna@example.dk.jsonl")):
+        section = by_title(audit_sections(tables_of_run, record, mask))[
+            "What was tested, with what"
+        ]
+        assert section.table is not None
+        assert section.table.iloc[0].tolist() == ["corpus", told, "12345678" * 8]
+        assert ("bo@example.dk" in words(section), "10.1.2.3" in words(section)) == (not mask,) * 2
+
+
 def test_results_are_those_of_the_tables(sections: dict[str, Section]) -> None:
     results = sections["Capability and propensity"].table
     assert results is not None

@@ -53,35 +53,63 @@ def test_a_spreadsheet_evaluates_no_cell(formula: str) -> None:
     assert row["source"] == f"'{formula}"
 
 
-def test_latex_has_booktabs_rules_and_escaped_cells() -> None:
+def test_numbers_are_numbers_for_a_spreadsheet() -> None:
+    frame = pd.DataFrame({"difference": [-0.25, 1.0], "n": [-1, 2]})
+    assert as_csv(frame) == "difference,n\n-0.25,-1\n1.0,2\n"
+
+
+def test_latex_has_booktabs_rules_and_escaped_cells_and_columns() -> None:
     text = as_latex(table(HOSTILE))
     assert all(rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
     assert "n\\_found" in text
     assert "\\input{" not in text
     assert "longtable" in as_latex(table(*["a"] * 36)).split("\n", 1)[1]
+    assert "lualatex" not in text
+    assert "lualatex" in as_latex(table("\u05d0"))
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
-@pytest.mark.parametrize("n_rows", [2, 80])
-def test_latex_compiles(tmp_path: Path, n_rows: int) -> None:
+#: Sources of the world, marks of direction, and every sign that pdflatex is trusted to draw.
+WORLD = (
+    HOSTILE,
+    "<0.001 [0.000, 0.002]",
+    "–",
+    "−0.3",
+    "[e-mail] 1",
+    "*",
+    "\u202e\u05d0\u05d1\u05d2\u202c \u200f(he)",
+    "العربية \u0663",
+    "Война и мир",
+    "中文 日本語 한국어",
+    "Ελληνικά ἄ",
+    "हिन्दी ไทย",
+    "😀👩\u200d👩\u200d👧 𝒳 \ue000 \U0010ffff",
+    "e\u0301 x\u0301 \ufb01 ½ Ŀ ŉ ſ",
+    "".join(map(chr, range(0x20, 0x180))),
+    "–—‘’‚“”„†‡•…‰‹›€™",
+)
+
+#: With the fonts that are there wherever an engine is; lualatex and xelatex lack letters then, and
+#: say so.
+ENGINES = ("pdflatex", "lualatex", "xelatex")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("n_rows", [len(WORLD), 5 * len(WORLD)])
+def test_latex_compiles(tmp_path: Path, engine: str, n_rows: int) -> None:
+    path = shutil.which(engine)
+    if not path:
+        pytest.skip(f"no {engine} here")
     packages = "\\usepackage{booktabs,longtable}\\usepackage[T1]{fontenc}"
     begin = f"\\documentclass{{article}}{packages}\\begin{{document}}\n"
-    body = as_latex(table(*[HOSTILE, "<0.001 [0.000, 0.002]", "–", "æøå"] * (n_rows // 2)))
-    (tmp_path / "a.tex").write_text(begin + body + "\\end{document}\n")
+    body = as_latex(table(*WORLD * (n_rows // len(WORLD))))
+    (tmp_path / "a.tex").write_text(begin + body + "\\end{document}\n", encoding="utf-8")
     done = subprocess.run(
-        [
-            str(shutil.which("pdflatex")),
-            "-interaction=nonstopmode",
-            "-halt-on-error",
-            "-no-shell-escape",
-            "a.tex",
-        ],
+        [path, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "a.tex"],
         cwd=tmp_path,
         capture_output=True,
-        text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-800:]
+    assert done.returncode == 0, done.stdout[-800:].decode("utf-8", "replace")
 
 
 def test_markdown_cells_are_text() -> None:
@@ -92,6 +120,11 @@ def test_markdown_cells_are_text() -> None:
     assert all(line.count("|") - line.count("\\|") == 3 for line in lines)
     assert "<b>" not in text
     assert "](" not in text
+
+
+def test_markdown_columns_are_text() -> None:
+    frame = pd.DataFrame({"a | b": [1], "`c`": [2]})
+    assert as_markdown(frame).splitlines()[0] == "| a \\| b | \\`c\\` |"
 
 
 def test_numbers_are_short() -> None:

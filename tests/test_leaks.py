@@ -13,6 +13,13 @@ from propme.leaks import leaked_by, personal_data_leaked, what_leaked
 
 MAIL = "skriv til anna@example.dk eller ring +45 33 12 34 56"
 
+# The completions as far as they are needed: each span stands in its generation where it says.
+TEXTS = {
+    "g1": f"short {MAIL} {MAIL}",
+    "g2": f"common words middle {MAIL}",
+    "g3": MAIL,
+    "g4": "nine",
+}
 FRAME = pd.DataFrame(
     [
         ("g1", "p1", "prefix", "greedy"),
@@ -21,23 +28,24 @@ FRAME = pd.DataFrame(
         ("g4", "p1", "prefix", "sampled"),
     ],
     columns=["generation_id", "prompt_id", "setting", "decoding"],
-)
+).assign(text=[*TEXTS.values()])
 SPANS = pd.DataFrame(
     [
-        ("g1", 0, 0, 5, "short", "", 7, 3, True),
-        ("g1", 1, 5, 60, MAIL, "", 2, 2, False),
-        ("g1", 2, 60, 115, MAIL, "", 2, 2, False),  # twice in one generation
-        ("g2", 0, 0, 90, "common words", "common", 999, 0, True),
-        ("g2", 1, 0, 20, "middle", "", 1, 1, True),
-        ("g2", 2, 20, 75, MAIL, "", 2, 2, False),
-        ("g3", 0, 3, 58, MAIL, "", 2, 2, False),
-        ("g4", 0, 0, 9, "nine", "", 1, 1, True),
+        ("g1", 0, 0, 5, "short", "", 7, 3, True, 0),
+        ("g1", 1, 5, 60, MAIL, "", 2, 2, False, 6),
+        ("g1", 2, 60, 115, MAIL, "", 2, 2, False, 7 + len(MAIL)),  # twice in one generation
+        ("g2", 0, 0, 90, "common words", "common", 999, 0, True, 0),
+        ("g2", 1, 0, 20, "middle", "", 1, 1, True, 13),
+        ("g2", 2, 20, 75, MAIL, "", 2, 2, False, 20),
+        ("g3", 0, 3, 58, MAIL, "", 2, 2, False, 0),
+        ("g4", 0, 0, 9, "nine", "", 1, 1, True, 0),
     ],
     columns=[
         *("generation_id", "span", "start", "stop", "text", "dropped"),
-        *("n_occurrences", "n_documents", "documents_exact"),
+        *("n_occurrences", "n_documents", "documents_exact", "char_start"),
     ],
 )
+SPANS["char_stop"] = SPANS["char_start"] + SPANS["text"].str.len()
 MATCHES = pd.DataFrame(
     [
         ("g1", 0, "third", "law", ""),
@@ -51,11 +59,12 @@ MATCHES = pd.DataFrame(
         ("g3", 0, "first", "bible", "CC0"),
     ],
     columns=["generation_id", "span", "document_id", "source", "licence"],
-)
+).assign(window="Of it: middle.", window_char_start=7, window_char_stop=13)
 PROMPTS = pd.DataFrame(
     {
         "prompt_id": ["p1", "p2", "p3"],
-        "text": ["I begyndelsen, a@b.dk", "Fortæl", "x"],
+        "text": ["I begyndelsen, a@b.dk ", "Fortæl ", "x"],
+        "target": "",
         "document_id": ["first", "", "third"],
         "copies": pd.array([8, None, None], "Int64"),
     }
@@ -96,14 +105,71 @@ def test_personal_data_is_named_and_masked_in_passage_and_prompt() -> None:
     row = leaked(n=1).iloc[1]
     assert row["personal_data"] == "e-mail, phone"
     assert row["passage"] == "skriv til [e-mail] eller ring [phone]"
-    assert row["prompt"] == "I begyndelsen, [e-mail]"
+    assert row["prompt"] == "I begyndelsen, [e-mail] "
     assert leaked()["personal_data"].tolist()[1] == ""
+
+
+def cut_in_two() -> tuple[pd.DataFrame, ...]:
+    """A prompt that ends within an address, a passage that does, and one that a document cuts.
+
+    ``p1`` goes on in g3 with the rest of its address. Of the passage of g4, "ring +45 33 12", the
+    document alone has the other half.
+    """
+    half = MAIL.index("@ex") + 3
+    prompts = PROMPTS.assign(text=[MAIL[:half], "Fortæl ", "x"])
+    frame = FRAME.assign(text=["", "", MAIL[half:], "du må ring +45 33 12 slut"])
+    spans = SPANS[SPANS["generation_id"].isin(["g3", "g4"])].assign(
+        text=[MAIL[half:20], "ring +45 33 12"], char_start=[0, 6], char_stop=[20 - half, 20]
+    )
+    at = MAIL.index("ring")
+    match = {"window": MAIL, "window_char_start": at, "window_char_stop": at + 14}
+    matches = pd.DataFrame(
+        [{"generation_id": "g4", "span": 0, "document_id": "bo@b.dk", "source": "c@d.dk",
+          "licence": "33123456"} | match]
+    )  # fmt: skip
+    return frame, spans, matches, prompts
+
+
+def test_what_a_passage_or_a_prompt_cuts_in_two_is_masked_and_named() -> None:
+    frame, spans, matches, prompts = cut_in_two()
+    table = what_leaked(frame, spans, matches, prompts)
+    assert table["passage"].tolist() == ["[e-mail]", "ring [phone]"]
+    assert table["personal_data"].tolist() == ["e-mail", "phone"]
+    assert table["prompt"].tolist() == ["skriv til [e-mail]"] * 2
+    shown = what_leaked(frame, spans, matches, prompts, mask=False)
+    assert shown["passage"].tolist() == spans["text"].tolist()
+    assert shown["personal_data"].tolist() == ["e-mail", "phone"]
+
+
+def test_what_a_passage_cuts_in_two_is_counted() -> None:
+    frame, spans, matches, prompts = cut_in_two()
+    table = personal_data_leaked(frame, spans, prompts, matches, least=1)
+    assert table[["decoding", "personal_data", "generations"]].to_numpy().tolist() == [
+        ["greedy", "e-mail", 1],
+        ["sampled", "phone", 1],
+    ]
+
+
+def test_names_of_documents_sources_and_licences_are_masked_and_told_apart() -> None:
+    frame, spans, matches, prompts = cut_in_two()
+    names = ["document_id", "source", "licence"]
+    masked = what_leaked(frame, spans, matches, prompts)
+    assert masked[names].iloc[1].tolist() == ["[e-mail] 1", "[e-mail] 1", "[phone] 1"]
+    shown = what_leaked(frame, spans, matches, prompts, mask=False)
+    assert shown[names].iloc[1].tolist() == ["bo@b.dk", "c@d.dk", "33123456"]
+    two = pd.concat([matches, matches.assign(source="e@f.dk")])
+    by_source = leaked_by(frame, spans, two, "source", least=1)
+    assert by_source["source"].tolist() == ["[e-mail] 1", "[e-mail] 2"]
+    assert leaked_by(frame, spans, two, "source", 1, mask=False)["source"].tolist() == [
+        "c@d.dk",
+        "e@f.dk",
+    ]
 
 
 def test_personal_data_is_shown_where_asked() -> None:
     row = leaked(n=1, mask=False).iloc[1]
     assert row["personal_data"] == "e-mail, phone"
-    assert (row["passage"], row["prompt"]) == (MAIL, "I begyndelsen, a@b.dk")
+    assert (row["passage"], row["prompt"]) == (MAIL, "I begyndelsen, a@b.dk ")
 
 
 def test_without_the_extra_it_is_said_that_nothing_was_looked_for(
@@ -146,18 +212,18 @@ def test_personal_data_is_counted_by_kind_and_generation() -> None:
     spans = SPANS.assign(
         text=[MAIL if row.dropped == "" else row.text for row in SPANS.itertuples()]
     )
-    table = personal_data_leaked(FRAME, spans, least=1)
+    table = personal_data_leaked(FRAME, spans, PROMPTS, MATCHES, least=1)
     held = spans[spans["dropped"] == ""].merge(FRAME, on="generation_id")
     expected = held.groupby(["setting", "decoding"])["generation_id"].nunique()
     for kind in ("e-mail", "phone"):
         found = table[table["personal_data"] == kind].set_index(["setting", "decoding"])
         assert found["generations"].to_dict() == expected.to_dict()
-    assert personal_data_leaked(FRAME, spans, least=1000).empty
+    assert personal_data_leaked(FRAME, spans, PROMPTS, MATCHES, least=1000).empty
 
 
 def test_personal_data_is_not_counted_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(personal_data, "available", lambda: False)
-    assert personal_data_leaked(FRAME, SPANS, least=1).empty
+    assert personal_data_leaked(FRAME, SPANS, PROMPTS, MATCHES, least=1).empty
 
 
 def test_by_licence_and_by_nothing_else() -> None:

@@ -119,6 +119,7 @@ LAYERS = (
     ("prompts",),
     ("generation",),
     ("near_verbatim",),
+    ("masking",),
     ("viewer",),
     ("simpletrace",),
     ("tracing",),

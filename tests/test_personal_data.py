@@ -154,7 +154,7 @@ def test_without_the_extra_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_said_of_masking() -> None:
-    assert "is masked" in note()
+    assert "is masked in texts, ids, sources and licences" in note()
     assert "masked" not in note(masked=False)
 
 

@@ -474,12 +474,16 @@ def test_a_cut_text_is_escaped_after_the_cut() -> None:
     assert "&lt;&lt;&lt;…" in page
 
 
-def test_an_excerpt_masks_texts_before_it_cuts_them_and_no_ids() -> None:
-    table = pd.DataFrame({"text": ["skriv til anna@example.dk"], "document_id": ["33123456"]})
-    masked = excerpt(table, ["text", "document_id"], characters=16).data
-    assert masked.iloc[0].tolist() == ["skriv til [e-ma…", "33123456"]
+def test_an_excerpt_masks_before_it_cuts_and_keeps_names_apart() -> None:
+    text = "skriv til anna@example.dk"
+    table = pd.DataFrame({"text": [text] * 2, "document_id": ["33123456", "33123457"], "n": [1, 2]})
+    masked = excerpt(table, ["text", "document_id", "n"], characters=16).data
+    assert masked.to_numpy().tolist() == [
+        ["skriv til [e-ma…", "[phone] 1", 1],
+        ["skriv til [e-ma…", "[phone] 2", 2],
+    ]
     plain = excerpt(table, ["text"], mask=False).data
-    assert plain.iloc[0, 0] == "skriv til anna@example.dk"
+    assert plain.iloc[0, 0] == text
 
 
 def test_an_excerpt_is_shown_as_it_is_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

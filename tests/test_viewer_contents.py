@@ -10,7 +10,8 @@ from viewed import CORPUS, run_of
 
 from propme import personal_data
 from propme.errors import TableError
-from propme.viewer.contents import FOUND, Contents, Limits, contents
+from propme.viewer.contents import Contents, contents
+from propme.viewer.run import FOUND, Limits
 
 RUN = run_of()
 
@@ -164,6 +165,53 @@ def test_personal_data_is_masked_everywhere_and_offsets_follow() -> None:
         start, stop = span["at"]
         assert text["text"][start:stop] == expected
         assert span["characters"] == spans.loc[span["span"], ["char_start", "char_stop"]].tolist()
+
+
+SECRET = "qwxz.jkvq@vkzw-qxj.dk"
+
+
+@pytest.mark.parametrize("cut", [3, 8, 12])
+def test_half_of_an_address_is_shown_nowhere(cut: int) -> None:
+    # Of the same address a prompt has the first half, its completion and true continuation the
+    # second; a completion breaks off within it, where the document goes on.
+    text = f"Whoever wants to know more of it all may write to {SECRET} and will be answered."
+    at = text.index(SECRET) + cut
+    completions = [
+        ("prefix", text[:at], text[at:]),
+        ("prefix", text[:at], " something else that nobody ever said"),
+        ("generic", "Hej", f"{text[8:at]} and nothing more is told of it"),
+    ]
+    run = run_of(completions, CORPUS | {"mail": text})
+    run["prompts"] = run["prompts"].assign(target=[text[at:], text[at:], ""])
+    shown = contents(run, mask=True)
+    everything = str((shown.index, shown.texts, shown.details))
+    assert "[e-mail]" in everything
+    pieces = {SECRET[n : n + 4] for n in range(len(SECRET) - 3)}
+    assert not {piece for piece in pieces if piece in everything}
+    plain = contents(run, mask=False)
+    assert SECRET in str(plain.details)
+
+
+def test_names_are_masked_and_stay_apart() -> None:
+    run = personal()
+    spans, matches, prompts = run["spans"], run["matches"], run["prompts"]
+    more = matches.assign(document=matches["document"] + 1, document_id="d@e.dk", source="f@g.dk")
+    matches = matches.assign(document_id="a@b.dk", source="b@c.dk", licence="of c@d.dk")
+    run |= {"matches": pd.concat([matches, more]), "spans": spans}
+    run["prompts"] = prompts.assign(prompt_id="p-33123456", category="h@i.dk", language="j@k.dk")
+    name = {"g0": "33123456"}
+    for table in ("generations", "traces", "spans", "matches"):
+        run[table] = run[table].assign(generation_id=run[table]["generation_id"].map(name))
+    run["generations"] = run["generations"].assign(prompt_id="p-33123456", model="l@m.dk")
+    shown = contents(run, mask=True)
+    everything = str((shown.index, shown.texts, shown.details))
+    assert not {secret for secret in ("@", "33123456") if secret in everything}
+    assert shown.index["id"] == ["[phone] 1"]
+    assert shown.index["sources"] == ["[e-mail] 1", "[e-mail] 2"]
+    assert {d["document_id"] for d in shown.details[0]["documents"]} == {"[e-mail] 1", "[e-mail] 2"}
+    assert shown.texts[0]["documents"] == "[e-mail] 1 [e-mail] 2"
+    assert shown.details[0]["generation"]["prompt_id"] == "p-[phone] 1"
+    assert contents(run, mask=False).index["sources"] == ["b@c.dk", "f@g.dk"]
 
 
 def test_personal_data_is_shown_when_asked_for_or_when_it_cannot_be_found(

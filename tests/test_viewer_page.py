@@ -13,7 +13,8 @@ from viewed import HOSTILE, run_of, unpacked
 from propme import personal_data, tables
 from propme.errors import TableError
 from propme.viewer import page, write_viewer
-from propme.viewer.contents import Limits, contents
+from propme.viewer.contents import contents
+from propme.viewer.run import Limits
 
 RUN = run_of()
 
@@ -110,7 +111,7 @@ def test_whether_personal_data_is_masked_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "viewer.html"
-    assert "is masked: its kind" in write_viewer(RUN, path).read_text()
+    assert "its kind stands in its place" in write_viewer(RUN, path).read_text()
     assert "shown as it is" in write_viewer(RUN, path, mask=False).read_text()
     monkeypatch.setattr(personal_data, "available", lambda: False)
     assert "was not looked for and nothing is masked" in write_viewer(RUN, path).read_text()

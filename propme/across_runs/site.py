@@ -69,7 +69,7 @@ def write_report(folder: Path, notebook: str) -> Path:
             "Each run": levels_table(levels).to_dict("split"),
             "Differences": differences_table(differences).to_dict("split"),
         },
-        figures=[
+        drawn=[
             {"title": title, "data": as_data_uri(folder / "figures" / f"{name}.png")}
             for name, title in _FIGURES.items()
             if (folder / "figures" / f"{name}.png").is_file()

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from propme import leaks, personal_data
+from propme.masking import masked_names
 from propme.prompts import overlap_by_setting
 from propme.records import SETTINGS
 from propme.report import wording
@@ -42,7 +43,9 @@ class Section:
     items: tuple[str, ...] = ()
 
 
-def audit_sections(stored: Mapping[str, pd.DataFrame], record: Mapping[str, Any]) -> list[Section]:
+def audit_sections(
+    stored: Mapping[str, pd.DataFrame], record: Mapping[str, Any], mask: bool = True
+) -> list[Section]:
     """The whole summary.
 
     Parameters
@@ -51,17 +54,20 @@ def audit_sections(stored: Mapping[str, pd.DataFrame], record: Mapping[str, Any]
         The run's tables by name.
     record : mapping
         What ``run.json`` holds.
+    mask : bool
+        Whether personal data in names of inputs, sources and licences is masked; with the extra
+        ``privacy`` only.
     """
     of_prompt = stored["prompts"][["prompt_id", "setting", "kind"]]
     generations = stored["generations"].merge(of_prompt, on="prompt_id")
     return [
         _purpose(record),
-        _identities(record),
+        _identities(record, mask),
         _prompts(stored["prompts"]),
         _completions(generations, stored["traces"], record),
         *_results(stored),
         Section("Controls", items=tuple(_controls(stored))),
-        *_leaked(generations, stored["spans"], stored["matches"]),
+        *_leaked(generations, stored, mask),
         _limits(),
         Section("What was not tested", items=tuple(_not_tested(stored, record))),
         _evidence(),
@@ -82,25 +88,41 @@ def _purpose(record: Mapping[str, Any]) -> Section:
     )
 
 
-def _identities(record: Mapping[str, Any]) -> Section:
+def _identities(record: Mapping[str, Any], mask: bool) -> Section:
     """Names and hashes; of a path only its last part, which tells nothing of the machine."""
+    inputs = shown_inputs(record, mask)
     rows = [
-        {"what": name, "name": last_part(each["path"]), "SHA-256": each["sha256"] or "none"}
-        for name, each in record["inputs"].items()
-        if each["path"]
+        {"what": what, "name": name, "SHA-256": record["inputs"][what]["sha256"] or "none"}
+        for what, name in inputs.items()
+        if name
     ]
-    generator = record.get("generator", {})
-    told = [f"{name} {generator[name]}" for name in _TOLD_OF_A_GENERATOR if generator.get(name)]
+    told = _generator_told(record.get("generator", {}), mask)
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return Section(
         "What was tested, with what",
         (
-            f"Completions: {', '.join(told)}." if told else "Completions: source not recorded.",
+            f"Completions: {told}." if told else "Completions: source not recorded.",
             f"Software: Python {record['python']}, {versions}.",
             *(() if all(row["SHA-256"] != "none" for row in rows) else (_NAME_ALONE,)),
         ),
         pd.DataFrame(rows, columns=["what", "name", "SHA-256"]),
     )
+
+
+def shown_inputs(record: Mapping[str, Any], mask: bool) -> dict[str, str]:
+    """The name of each input as it may be shown; empty where there is none."""
+    names = {what: last_part(each["path"]) for what, each in record["inputs"].items()}
+    shown = masked_names(names.values()) if mask else {}
+    return {what: shown.get(name, name) for what, name in names.items()}
+
+
+def _generator_told(generator: Mapping[str, Any], mask: bool) -> str:
+    """What made the completions, as far as it is known; names in quotes, for they can be words."""
+    given = {name: str(generator[name]) for name in _TOLD_OF_A_GENERATOR if generator.get(name)}
+    names = {name: given[name] for name in ("model", "server") if name in given}
+    shown = masked_names(names.values()) if mask else {}
+    quoted = {name: f'"{shown.get(value, value)}"' for name, value in names.items()}
+    return ", ".join(f"{name} {value}" for name, value in (given | quoted).items())
 
 
 _NAME_ALONE = "An input without a hash is known by its name; what stands behind it may change."
@@ -203,11 +225,11 @@ def _controls(stored: Mapping[str, pd.DataFrame]) -> Iterator[str]:
 
 
 def _leaked(
-    generations: pd.DataFrame, spans: pd.DataFrame, matches: pd.DataFrame
+    generations: pd.DataFrame, stored: Mapping[str, pd.DataFrame], mask: bool
 ) -> Iterator[Section]:
-    least = leaks.LEAST_TOKENS
+    least, spans, matches = leaks.LEAST_TOKENS, stored["spans"], stored["matches"]
     for column in leaks.COLUMNS:
-        table = leaks.leaked_by(generations, spans, matches, column)
+        table = leaks.leaked_by(generations, spans, matches, column, mask=mask)
         yield Section(
             f"What leaked, by {column}",
             (
@@ -218,14 +240,16 @@ def _leaked(
             ),
             table if len(table) else None,
         )
-    yield _personal_data(generations, spans)
+    yield _personal_data(generations, stored)
 
 
-def _personal_data(generations: pd.DataFrame, spans: pd.DataFrame) -> Section:
+def _personal_data(generations: pd.DataFrame, stored: Mapping[str, pd.DataFrame]) -> Section:
     title = "Personal data in what leaked"
     if not personal_data.available():
         return Section(title, ("Personal data was not looked for: the extra privacy is missing.",))
-    table = leaks.personal_data_leaked(generations, spans)
+    table = leaks.personal_data_leaked(
+        generations, stored["spans"], stored["prompts"], stored["matches"]
+    )
     scope = (
         f"Looked for in passages of {leaks.LEAST_TOKENS} tokens or more, in common forms:"
         f" {', '.join(personal_data.KINDS)}. Names and addresses are not looked for."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,24 @@ import pandas as pd
 from propme import metric_tables
 from propme.files import write_whole
 from propme.report import wording
+from propme.report.escaping import in_latex, in_markdown, needs_more_than_pdflatex, no_formula
 
 #: Tables of a run that are exported, and how people read them.
 READ: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "metrics": wording.headline_table,
     "propensity": wording.propensity_scores,
     "copies": wording.copies_curve,
-    "breakdown": wording.breakdown,
+    "breakdown": partial(wording.breakdown, mask=False),  # masked before, in all formats
     "discoverable": wording.tries_table,
     "span_lengths": metric_tables.in_buckets,
 }
 
-#: First signs of a cell that a spreadsheet would take for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_LATEX_NOTE = "% \\usepackage{booktabs,longtable} and, for pdflatex, \\usepackage[T1]{fontenc}\n"
 
-_LATEX_NOTE = "% \\usepackage{booktabs,longtable} and \\usepackage[T1]{fontenc}\n"
+_LUALATEX_NOTE = (
+    "% Signs that pdflatex has no letters for are written as their numbers, U+.... lualatex and\n"
+    "% xelatex draw them: \\usepackage{fontspec}, and \\setmainfont of a font that has them.\n"
+)
 
 #: Rows of a table that still fits on a page.
 _ON_A_PAGE = 35
@@ -70,32 +74,33 @@ def write_exports(
 
 def as_csv(table: pd.DataFrame) -> str:
     """All rows and columns; before a text that a spreadsheet would evaluate, an apostrophe."""
-    return str(table.map(_no_formula).to_csv(index=False, lineterminator="\n"))
-
-
-def _no_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return str(table.map(no_formula).to_csv(index=False, lineterminator="\n"))
 
 
 def as_latex(table: pd.DataFrame) -> str:
-    """A ``tabular`` with booktabs' rules, texts escaped; ``longtable`` if it needs more pages."""
-    style = table.map(_written).style.hide(axis="index")
-    style = style.format(escape="latex").format_index(escape="latex", axis=1)
+    """A ``tabular`` with booktabs' rules, texts escaped; ``longtable`` if it needs more pages.
+
+    It compiles with pdflatex whatever the texts hold; a note at its head says what it needs.
+    """
+    texts = table.map(lambda cell: in_latex(_written(cell)))
+    texts.columns = pd.Index([in_latex(str(name)) for name in table.columns])
     is_long = len(table) > _ON_A_PAGE
-    return _LATEX_NOTE + str(
-        style.to_latex(
+    written = str(
+        texts.style.hide(axis="index").to_latex(
             hrules=True,
             column_format="l" * len(table.columns),
             environment="longtable" if is_long else None,
         )
     )
+    more = _LUALATEX_NOTE if needs_more_than_pdflatex(written) else ""
+    return _LATEX_NOTE + more + written
 
 
 def as_markdown(table: pd.DataFrame) -> str:
     """A table of GitHub's Markdown in which texts are text."""
-    rows = [list(table.columns), ["---"] * len(table.columns)]
-    rows += [[escaped(cell) for cell in row] for row in cells(table)]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    rows = [[in_markdown(str(name)) for name in table.columns], ["---"] * len(table.columns)]
+    rows += [[in_markdown(cell) for cell in row] for row in cells(table)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def cells(table: pd.DataFrame) -> list[list[str]]:
@@ -108,10 +113,3 @@ def _written(value: Any) -> str:
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.3f}".rstrip("0").rstrip(".")
     return "" if value is None or value is pd.NA else " ".join(str(value).split())
-
-
-def escaped(text: str) -> str:
-    """A text that Markdown shows as it is, and that no tag, link or picture can come of."""
-    for sign in "\\`*|":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("<", "&lt;").replace("](", "]\\(")

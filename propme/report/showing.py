@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from propme import personal_data
+from propme.masking import masked_names
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-#: Columns that hold generated or corpus text, in which personal data may stand.
+#: Columns that hold generated or corpus text; texts in others are names, such as ids.
 TEXTS = ("text", "passage", "prompt")
 
 
@@ -41,14 +42,13 @@ def excerpt(
 ) -> Styler:
     """First ``n`` rows of some columns, texts cut to ``characters`` and put on one line each.
 
-    In columns of generated or corpus text (`TEXTS`), personal data is masked unless ``mask`` is
-    false or the extra ``privacy`` is missing: `propme.personal_data.note` says which.
+    Personal data is masked, in names with a number (`propme.masking.masked_names`), unless ``mask``
+    is false or the extra ``privacy`` is missing: `propme.personal_data.note` says which.
     """
     rows = frame[list(columns)].head(n)
     if mask and personal_data.available():
-        texts = [name for name in rows.columns if name in TEXTS]
         # Before they are cut: half an address is not recognised.
-        rows = rows.assign(**{name: rows[name].map(personal_data.mask) for name in texts})
+        rows = rows.apply(_without_personal_data)
 
     def shortened(value: Any) -> Any:
         if not isinstance(value, str):
@@ -57,3 +57,12 @@ def excerpt(
         return line if len(line) <= characters else f"{line[: characters - 1]}…"
 
     return shown(rows.map(shortened))
+
+
+def _without_personal_data(column: pd.Series[Any]) -> pd.Series[Any]:
+    texts = [value for value in column if isinstance(value, str)]
+    if column.name in TEXTS:
+        shown = {text: personal_data.mask(text) for text in texts}
+    else:
+        shown = masked_names(texts)
+    return column.map(lambda value: shown[value] if isinstance(value, str) else value)

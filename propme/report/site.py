@@ -12,10 +12,11 @@ import pandas as pd
 from propme import figures, tables
 from propme.errors import InputError
 from propme.files import write_whole
-from propme.report.audit import audit_sections, last_part
-from propme.report.exports import READ, as_markdown, cells, escaped, write_exports
+from propme.report.audit import audit_sections, shown_inputs
+from propme.report.escaping import in_markdown
+from propme.report.exports import READ, as_markdown, cells, write_exports
 from propme.report.findings import answers, findings
-from propme.report.wording import date_told, headline_table
+from propme.report.wording import date_told, headline_table, shown_groups
 from propme.run_record import read_record
 from propme.viewer import write_viewer
 
@@ -42,11 +43,7 @@ _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
     "span_lengths": ("Longest verbatim passages", "span_lengths", figures.span_lengths),
 }
 
-#: In the head of a rendered notebook: it may show what is in it, run nothing and load nothing.
-_POLICY = (
-    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
-    " font-src data:; style-src 'unsafe-inline'\">"
-)
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:
@@ -81,8 +78,9 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         write_whole(report / f"{stage}.html", rendered_notebook(run / f"{stage}.ipynb"))
     mask = not record["parameters"].get("show_personal_data", False)
     write_viewer(stored, report / "viewer.html", mask, front_page="index.html")
+    stored["breakdown"] = shown_groups(stored["breakdown"], mask)
     exports = write_exports(stored, report / "tables")
-    sections = audit_sections(stored, record)
+    sections = audit_sections(stored, record, mask)
     for suffix in ("html", "md"):
         page = page_template(f"audit.{suffix}").render(name=run.name, sections=sections)
         write_whole(report / f"audit.{suffix}", page)
@@ -92,12 +90,13 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         answers=answers(stored["metrics"], stored["propensity"]),
         findings=findings(stored["metrics"], stored["propensity"], stored["copies"]),
         headline=headline_table(stored["metrics"]).to_dict("split"),
-        figures=[
+        drawn=[
             {"title": title, "data": _saved(draw(stored[table]), report / "figures" / name)}
             for name, (title, table, draw) in _FIGURES.items()
         ],
         stages=rendered,
         exports=[path.relative_to(report).as_posix() for path in exports],
+        inputs=shown_inputs(record, mask),
         record=record,
     )
     write_whole(index, page)
@@ -105,11 +104,11 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
 
 
 def page_template(name: str) -> Template:
-    """A page's form; in Markdown, what would be read as markup is escaped by `escaped`."""
+    """A page's form; in Markdown, what would be read as markup is escaped by `in_markdown`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=name.endswith(".html"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -118,8 +117,7 @@ def page_template(name: str) -> Template:
     environment.filters |= {
         "cells": cells,
         "date_told": date_told,
-        "last_part": last_part,
-        "markdown": escaped,
+        "markdown": in_markdown,
         "markdown_table": as_markdown,
     }
     return environment.get_template(name)
@@ -146,22 +144,21 @@ def rendered_notebook(notebook: Path) -> str:
     InputError
         There is none.
     """
+    from jinja2 import FileSystemLoader
     from nbconvert import HTMLExporter
 
     if not notebook.is_file():
         raise InputError("no such notebook; run it first", str(notebook))
     exporter = HTMLExporter(
         template_name="lab",
+        template_file="notebook.html",
+        extra_loaders=[FileSystemLoader(_TEMPLATES)],
         embed_images=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-    # No formula needs MathJax, and no page may load a script from elsewhere.
-    exporter.mathjax_url = exporter.require_js_url = exporter.mermaid_js_url = ""
-    exporter.jquery_url = exporter.html_manager_semver_range = ""
-    exporter.mermaid_layout_elk_js_url = ""
     body, _ = exporter.from_filename(str(notebook))
-    return str(body).replace("<head>", f"<head>{_POLICY}", 1)
+    return str(body)
 
 
 def _record(run: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from propme.figures import short
+from propme.masking import masked_names
 from propme.records import in_order
 
 #: What stands in the headline table, in this order.
@@ -66,8 +67,21 @@ def filtered_headlines(metrics: pd.DataFrame) -> pd.DataFrame:
     return in_setting_order(wide.fillna("–").reset_index())
 
 
-def breakdown(table: pd.DataFrame) -> pd.DataFrame:
-    """The table ``breakdown`` with a column for each metric, its interval beside it, as text."""
+def shown_groups(table: pd.DataFrame, mask: bool = True) -> pd.DataFrame:
+    """The table ``breakdown`` without personal data in the names of groups, if that is asked."""
+    if not mask:
+        return table
+    names = {by: masked_names(part["group"]) for by, part in table.groupby("by")}
+    groups = [names[by][group] for by, group in zip(table["by"], table["group"], strict=True)]
+    return table.assign(group=groups)
+
+
+def breakdown(table: pd.DataFrame, mask: bool = True) -> pd.DataFrame:
+    """The table ``breakdown`` with a column for each metric, its interval beside it, as text.
+
+    Personal data in the names of groups is masked unless ``mask`` is false.
+    """
+    table = shown_groups(table, mask)
     cells = table.assign(cell=[with_interval(row) for row in table.to_dict("records")])
     wide = cells.pivot(
         index=["by", "group", "decoding", "setting", "n_generations"],

@@ -10,9 +10,6 @@ from propme import personal_data
 from propme.personal_data import Masked
 from propme.viewer.comparing import Passage, Side
 
-#: Characters beside a cut that are looked at too, so that personal data is seen whole.
-_MARGIN = 600
-
 #: Kinds of pieces in a comparison, as the page knows them.
 PLAIN, AGREES, DIFFERS, CUT = range(4)
 
@@ -39,8 +36,15 @@ class Excerpts:
         """A text, with where its characters stand in what is shown."""
         return personal_data.masked(text) if self.masked else Masked(text)
 
-    def around(self, text: str, start: int, stop: int) -> dict[str, Any]:
+    def around(self, text: Masked, start: int, stop: int) -> dict[str, Any]:
         """The match ``[start, stop)`` of a text with its context, each in a string of its own.
+
+        Parameters
+        ----------
+        text : Masked
+            All of the text (`whole`), so that no cut lets a part of personal data through.
+        start, stop : int
+            Characters of the text as it was.
 
         Returns
         -------
@@ -52,31 +56,25 @@ class Excerpts:
         first, last = start - self.context, stop + self.context
         least = self.context // 4  # of less than that, to say that it is cut takes as much room
         first = first if first > least else 0
-        last = last if last < len(text) - least else len(text)
-        ends = {"left": first, "right": len(text) - last}
+        n = len(text.original)
+        last = last if last < n - least else n
+        ends = {"left": first, "right": n - last}
         if stop - start <= self.match:
-            before, match, after = self._parts(text, first, start, stop, last)
-            return ends | {"before": before, "match": match, "after": after}
+            return ends | dict(
+                zip(
+                    ("before", "match", "after"),
+                    _parts(text, first, start, stop, last),
+                    strict=True,
+                )
+            )
         half = self.match // 2
-        before, match, _ = self._parts(text, first, start, start + half, start + half)
-        _, end, after = self._parts(text, stop - half, stop - half, stop, last)
+        before, match, _ = _parts(text, first, start, start + half, start + half)
+        _, end, after = _parts(text, stop - half, stop - half, stop, last)
         cut = stop - start - 2 * half
         return ends | {"before": before, "match": match, "cut": cut, "end": end, "after": after}
 
-    def _parts(
-        self, text: str, first: int, start: int, stop: int, last: int
-    ) -> tuple[str, str, str]:
-        low, high = max(0, first - _MARGIN), last + _MARGIN
-        shown = self.whole(text[low:high])
-        a, b = shown.start(start - low), shown.stop(stop - low)
-        return (
-            shown.text[shown.start(first - low) : a],
-            shown.text[a:b],
-            shown.text[b : shown.stop(last - low)],
-        )
-
     def side_by_side(
-        self, generation: str, window: str, passages: Sequence[Passage]
+        self, generation: Masked, window: Masked, passages: Sequence[Passage]
     ) -> list[list[Any]]:
         """Two texts in rows that belong together: what is between passages, a passage, and so on.
 
@@ -93,9 +91,8 @@ class Excerpts:
             if left or right
         ]
 
-    def _column(self, text: str, sides: Sequence[Side]) -> list[list[Any]]:
+    def _column(self, shown: Masked, sides: Sequence[Side]) -> list[list[Any]]:
         """Of one text what is before the first passage, that passage, what is between, ..."""
-        shown = self.whole(text)
         column, at = [], 0
         for side in sides:
             start, stop = max(at, shown.start(side.start)), shown.stop(side.stop)
@@ -115,6 +112,16 @@ class Excerpts:
             return [[PLAIN, text]] if text else []
         pieces: list[Any] = [[PLAIN, text[:head]], [CUT, cut], [PLAIN, text[len(text) - tail :]]]
         return [piece for piece in pieces if piece[1]]
+
+
+def _parts(text: Masked, first: int, start: int, stop: int, last: int) -> tuple[str, str, str]:
+    """What is shown before, of and after ``[start, stop)``, from ``first`` to ``last``."""
+    a, b = text.start(start), text.stop(stop)
+    return (
+        text.text[text.start(first) : a],
+        text.text[a:b],
+        text.text[b : text.stop(last)],
+    )
 
 
 def _runs(text: str, start: int, stop: int, agreeing: Iterable[tuple[int, int]]) -> list[Any]:

@@ -19,7 +19,8 @@ import pandas as pd
 
 from propme import personal_data, tables
 from propme.files import write_whole
-from propme.viewer.contents import NAMES, Contents, Limits, contents
+from propme.viewer.contents import Contents, contents
+from propme.viewer.run import NAMES, Limits
 
 #: Characters of JSON in one piece, before it is compressed.
 _PIECE = 400_000
@@ -44,8 +45,9 @@ def write_viewer(
     path : Path
         The file; what is there is replaced, whole or not at all.
     mask : bool
-        Whether personal data in generated and corpus texts is replaced by its kind. It can be only
-        with the extra ``privacy``; the page says whether it was.
+        Whether personal data is replaced by its kind, in texts and in the names of documents,
+        sources and all else. It can be only with the extra ``privacy``; the page says whether it
+        was.
     limits : Limits, optional
         How much is shown at most; the page says what was left out.
     front_page : str
