@@ -42,6 +42,10 @@ _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
     "span_lengths": ("Longest verbatim passages", "span_lengths", figures.span_lengths),
 }
 
+#: What the pages tell out of the run's record, and which of its parameters.
+_TOLD = ("started", "parameters", "inputs", "python", "platform", "versions", "stages")
+_DECODING = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
+
 #: In the head of a rendered notebook: it may show what is in it, run nothing and load nothing.
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
@@ -168,4 +172,8 @@ def _record(run: Path) -> dict[str, Any]:
     record = read_record(run)
     if not record:
         raise InputError("this is no folder of a run: it has no run.json", str(run))
+    lacking = [name for name in _TOLD if name not in record]
+    lacking += [name for name in _DECODING if name not in record.get("parameters", {})]
+    if lacking:
+        raise InputError(f"run.json says nothing of {', '.join(lacking)}; run it again", str(run))
     return record
