@@ -12,6 +12,7 @@ from propme.comparison_report import write_report
 from propme.errors import ParameterError, RunError
 from propme.metrics import require_propensity_metrics
 from propme.run import RunFolder, notebook_path, open_run, portable, resolve
+from propme.runner.locks import held
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 
@@ -52,6 +53,12 @@ def compare(
     given_courses = across_runs.courses(effective["trajectories"], effective["control"], names)
     across_runs.pairs_of(names, effective["pairs"], given_courses)
     folder = open_comparison(effective["output"])
+    with held(folder):
+        _execute(folder, effective, runs)
+    return folder
+
+
+def _execute(folder: RunFolder, effective: Mapping[str, Any], runs: Sequence[Path]) -> None:
     print(f"Comparing {len(runs)} runs in {folder.path}", flush=True)
     for left in (folder.notebook(NOTEBOOK), folder.report / "index.html"):
         left.unlink(missing_ok=True)  # so that a failed comparison is not taken for an earlier one
@@ -66,7 +73,6 @@ def compare(
     print(f"{NOTEBOOK} done in {spent.seconds:.0f} s", flush=True)
     folder.update_record(stages={NOTEBOOK: {"seconds": round(spent.seconds, 1)}})
     write_report(folder.path, NOTEBOOK)
-    return folder
 
 
 def effective_parameters(
