@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,5 +243,6 @@ def _slurm(options: argparse.Namespace) -> int:
     settings = SlurmSettings(options.shards, options.gpu, options.cpu, options.at_most)
     runs = planned(options)
     scripts = write_scripts(runs, resolve(options.scripts), settings)
-    print(f"{len(runs)} runs; submit them from the project's folder with\n  bash {scripts[-1]}")
+    print(f"{len(runs)} runs; submit them from the project's folder with")
+    print(f"  bash {shlex.quote(str(scripts[-1]))}")
     return 0
