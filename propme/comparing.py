@@ -91,7 +91,7 @@ def effective_parameters(
         chosen["runs"] = folders
     chosen |= parameters.check(overrides, declared)
     if output is not None:
-        chosen["output"] = output
+        chosen |= parameters.check({"output": output}, declared)
     effective = {name: chosen.get(name, p.default) for name, p in declared.items()}
     if effective["bootstrap_rounds"] < 1 or effective["seed"] < 0:
         raise ParameterError("bootstrap_rounds must be at least 1, and seed at least 0")

@@ -11,11 +11,8 @@ from typing import Any
 
 from propme import progress
 from propme.errors import InputError, RunError
-from propme.run import STAGES, RunFolder
+from propme.run import OF_A_RUN, STAGES, RunFolder
 from propme.runner.locks import is_held
-
-#: Folders of a run, in which there is no other.
-_OF_A_RUN = ("tables", "figures", "report", "parts")
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def runs_in(folder: Path) -> list[RunFolder]:
     """
     found = []
     for path, names, files in os.walk(folder):
-        own = _OF_A_RUN if "run.json" in files else ()
+        own = OF_A_RUN if "run.json" in files else ()
         names[:] = sorted(n for n in names if not n.startswith(".") and n not in own)
         run = RunFolder(Path(path))
         if _is_run(run):
