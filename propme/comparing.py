@@ -11,6 +11,7 @@ from propme import across_runs, parameters
 from propme.errors import ParameterError, RunError
 from propme.metrics import require_propensity_metrics
 from propme.run import RunFolder, notebook_path, open_run, portable, resolve
+from propme.runner.locks import held
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 
@@ -51,6 +52,12 @@ def compare(
     given_courses = across_runs.courses(effective["trajectories"], effective["control"], names)
     across_runs.pairs_of(names, effective["pairs"], given_courses)
     folder = open_comparison(effective["output"])
+    with held(folder):
+        _execute(folder, effective, runs)
+    return folder
+
+
+def _execute(folder: RunFolder, effective: Mapping[str, Any], runs: Sequence[Path]) -> None:
     print(f"Comparing {len(runs)} runs in {folder.path}", flush=True)
     # A failed comparison is not taken for an earlier one, nor an earlier figure for its own.
     earlier = [folder.notebook(NOTEBOOK), folder.report / "index.html", *folder.figures.glob("*.*")]
@@ -67,7 +74,6 @@ def compare(
     print(f"{NOTEBOOK} done in {spent.seconds:.0f} s", flush=True)
     folder.update_record(stages={NOTEBOOK: {"seconds": round(spent.seconds, 1)}})
     across_runs.write_report(folder.path, NOTEBOOK)
-    return folder
 
 
 def effective_parameters(
@@ -86,7 +92,7 @@ def effective_parameters(
         chosen["runs"] = folders
     chosen |= parameters.check(overrides, declared)
     if output is not None:
-        chosen["output"] = output
+        chosen |= parameters.check({"output": output}, declared)
     effective = {name: chosen.get(name, p.default) for name, p in declared.items()}
     if effective["bootstrap_rounds"] < 1 or effective["seed"] < 0:
         raise ParameterError("bootstrap_rounds must be at least 1, and seed at least 0")

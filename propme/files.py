@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,26 +23,33 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def content_hash(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's files and names; empty where there is neither."""
+def content_hash(path: Path, of_file: Callable[[Path], str] = sha256_of) -> str:
+    """SHA-256 of a file, or of a folder's files and names; empty where there is neither.
+
+    ``of_file`` gives the hash of one file.
+    """
     if path.is_file():
-        return sha256_of(path)
+        return of_file(path)
     if not path.is_dir():
         return ""
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(f"{file.relative_to(path)}\0{sha256_of(file)}\0".encode())
+        digest.update(f"{file.relative_to(path)}\0{of_file(file)}\0".encode())
     return digest.hexdigest()
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file so that a reader finds the old or the new one, never a part.
 
-    For one writer at a time: the temporary name is always the same.
+    Of several writers at once the last one wins: each has a temporary file of its own.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def make_whole(folder: Path, make: Callable[[Path], object]) -> None:

@@ -102,8 +102,16 @@ def declared_in_all(notebooks: Iterable[Path]) -> dict[str, Parameter]:
     return together
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's safe loader, which also refuses a name that stands twice."""
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which also refuses a name that stands twice, and knows no dates.
+
+    No parameter is a date, so what looks like one is text.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":timestamp")]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = set()
@@ -116,6 +124,20 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def from_yaml(text: str) -> Any:
+    """What a text in YAML says.
+
+    Raises
+    ------
+    YAMLError
+        It is no YAML; with the place, where that is known.
+    """
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506
+    except (ValueError, RecursionError) as error:  # a number that is none, too deep a nesting
+        raise yaml.MarkedYAMLError(problem=str(error)) from error
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Parameters of a YAML file: one mapping of names to values.
 
@@ -125,11 +147,13 @@ def read_file(path: Path) -> dict[str, Any]:
         The file is missing, is not YAML, or holds something else; it names the line.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)  # noqa: S506
+        content = from_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", str(path)) from error
     except UnicodeDecodeError as error:
         raise InputError(f"not text in UTF-8 ({error})", str(path)) from error
+    except ValueError as error:  # NUL in its name
+        raise InputError(f"cannot be read: {error}", repr(str(path))) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
@@ -146,8 +170,8 @@ def read_file(path: Path) -> dict[str, Any]:
 def from_text(text: str) -> Any:
     """Value of a command-line argument, read as YAML: ``5``, ``true``, ``[1, 2]``, ``words``."""
     try:
-        return yaml.safe_load(text) if text else ""
-    except (yaml.YAMLError, ValueError):  # a ValueError for what only looks like a date
+        return from_yaml(text) if text else ""
+    except yaml.YAMLError:
         return text
 
 
@@ -161,7 +185,7 @@ def check(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> dict[s
     """
     for name in given:
         if name not in declared:
-            near = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(str(name), declared, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(declared)}"
             raise ParameterError(f"unknown parameter {name!r}; {hint}")
     return {name: _fit(value, declared[name]) for name, value in given.items()}
@@ -169,6 +193,9 @@ def check(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> dict[s
 
 def _fit(value: Any, parameter: Parameter) -> Any:
     plain = _plain(value)
+    for text in plain if isinstance(plain, list) else [plain]:
+        if isinstance(text, str):
+            _require_writable(text, parameter.name)
     fitted = _FITTERS[parameter.type](plain)
     if fitted is None:
         raise ParameterError(
@@ -177,6 +204,19 @@ def _fit(value: Any, parameter: Parameter) -> Any:
             + ("; quote it to make it text" if parameter.type == "str" else "")
         )
     return fitted
+
+
+def _require_writable(text: str, name: str) -> None:
+    """Refuse what no file or file name can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ParameterError(
+            f"parameter {name!r} is {text!r}, which is no text: it holds a byte that is not UTF-8,"
+            " or half of a surrogate pair"
+        ) from error
+    if "\0" in text:
+        raise ParameterError(f"parameter {name!r} is {text!r}, which holds a NUL character")
 
 
 def _plain(value: Any) -> Any:

@@ -334,6 +334,14 @@ def test_a_run_is_given_once() -> None:
         across.run_names([Path("/o/a"), Path("/o/b"), Path("/o/a")])
 
 
+def test_a_run_is_given_once_by_whatever_path(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for again in (tmp_path / "a" / ".." / "a", tmp_path / "link"):
+        with pytest.raises(ParameterError, match=f"{tmp_path / 'a'}' is given twice"):
+            across.run_names([tmp_path / "a", again])
+
+
 NAMES = ("start", "d1", "d2", "e1", "e2")
 DANISH = Course("Danish", ("start", "d1", "d2"))
 ENGLISH = Course("English", ("start", "e1", "e2"), is_control=True)

@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 from propme import tables
-from propme.errors import RunError
 from propme.records import Generation
-from propme.run import RunFolder
 from propme.runner import checking
 
 ONE = Generation("g/0", "p", "greedy", 0, 0, "x", (1, 2), "stop", 0.0, 1.0, 9)
@@ -60,10 +58,3 @@ def test_what_is_undefined_in_both_is_the_same():
     assert checking.difference("extraction", before, before.copy()) == ""
     after = before.assign(greedy_tokens=pd.array([None, None, 2], "Int64"))
     assert checking.difference("extraction", before, after).endswith("in greedy_tokens")
-
-
-def test_an_unfinished_run_cannot_be_verified(tmp_path):
-    run = RunFolder(tmp_path / "out")
-    run.update_record(stages={"1_prompts": {"state": "failed"}})
-    with pytest.raises(RunError, match="1_prompts is not done here"):
-        checking.verify(run)

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from tiny import tiny_parameters
 
 from propme import across_runs, tables
@@ -17,6 +18,7 @@ from propme.comparing import NOTEBOOK, compare, effective_parameters
 from propme.errors import ParameterError, PropMeError, RunError, TableError
 from propme.runner import effective_parameters as run_parameters
 from propme.runner import planned_runs
+from propme.runner.locks import run_lock
 from propme.runner.notebook import execute
 
 
@@ -151,6 +153,14 @@ def test_a_run_without_a_table_is_refused(tiny_run: Path, tmp_path: Path) -> Non
 def test_a_run_is_not_overwritten_by_a_comparison(six: list[Path]) -> None:
     with pytest.raises(RunError, match="a run; give another folder"):
         compare(six[:2], {}, str(six[0]))
+
+
+def test_two_comparisons_do_not_write_into_one_folder(six: list[Path], tmp_path: Path) -> None:
+    folder = runs.RunFolder(tmp_path / "out")
+    folder.path.mkdir()
+    with FileLock(run_lock(folder)), pytest.raises(RunError, match="another process"):
+        compare(six[:2], {}, str(folder.path))
+    assert not folder.record
 
 
 def test_a_file_names_runs_and_folders_stand_in_their_place(tmp_path: Path) -> None:

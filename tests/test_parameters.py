@@ -284,6 +284,9 @@ def test_an_empty_file_has_no_parameters(content: str, tmp_path: Path) -> None:
         ("a: b: c\n", 1),
         ('output: "no end\n', 2),
         ("n: !!python/object:os.system {}\n", None),
+        ("n: 0b_\n", None),
+        ("n: !!timestamp 2026-99-99\n", None),
+        ("[" * 5000, None),
     ],
 )
 def test_an_error_in_yaml_names_file_and_line(
@@ -338,7 +341,17 @@ def test_a_list_for_a_name_is_refused_too(content: str, tmp_path: Path) -> None:
         read_file(yaml_file(tmp_path, content))
 
 
+def test_what_looks_like_a_date_is_text(tmp_path: Path) -> None:
+    content = "output: 2026-01-31\nother: 2026-99-99\n"
+    assert read_file(yaml_file(tmp_path, content)) == {
+        "output": "2026-01-31",
+        "other": "2026-99-99",
+    }
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x00' ?: cannot be read"):
+        read_file(tmp_path / "a\0")
     with pytest.raises(InputError, match=r"none\.yaml: cannot be read: No such file"):
         read_file(tmp_path / "none.yaml")
     with pytest.raises(InputError, match=r"run\.yaml: not text in UTF-8"):
@@ -357,6 +370,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("", ""),
         ("null", None),
         ("2024-99-99", "2024-99-99"),
+        ("2024-01-31", "2024-01-31"),
         ("[1, 4", "[1, 4"),
         ("a: b: c", "a: b: c"),
     ],

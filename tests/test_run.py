@@ -18,7 +18,7 @@ from propme import run as runs
 from propme.errors import InputError, ParameterError, PropMeError, RunError
 from propme.run import folder as folders
 from propme.run import inputs as found_inputs
-from propme.runner import checking
+from propme.runner import checking, verifying
 
 ROOT = Path(__file__).parent.parent
 OF_RUN = [name for name in tables.TABLES if name not in tables.OF_COMPARISON]
@@ -156,10 +156,13 @@ def test_a_finished_run_is_verified_and_what_was_changed_is_named(finished, tmp_
     metrics = tables.read("metrics", copy / "tables")
     tables.write("metrics", metrics.assign(value=metrics["value"] * 1.01), copy / "tables")
     (copy / "tables" / "spans.parquet").unlink()
-    told = {f.what: f.problem for f in checking.verify(runs.open_run(str(copy))) if f.problem}
+    (copy / "report" / "audit.md").write_text("nothing was found")
+    told = {f.what: f.problem for f in verifying.verify(runs.open_run(str(copy))) if f.problem}
     assert told["table metrics"] == "not as it was written"
     assert told["table spans"] == "missing"
     assert "no such table" in told["metrics"]
+    assert told["report audit.md"] == "not as it was written"
+    assert set(told) == {"table metrics", "table spans", "metrics", "report audit.md"}
 
 
 def test_two_runs_are_compared_table_by_table(finished, tmp_path):
@@ -495,7 +498,9 @@ def test_the_report_is_made_again_from_tables_alone(finished, tmp_path):
     shutil.copy(folder / "run.json", copy)
     done = propme("report", copy)
     assert done.returncode == 0, done.stderr
-    assert (copy / "report" / "index.html").is_file()
+    files = runs.RunFolder(copy).record["report"]["files"]
+    found = {p.relative_to(copy / "report").as_posix() for p in (copy / "report").rglob("*.*")}
+    assert found == set(files) >= {"index.html", "viewer.html", "figures/span_lengths.svg"}
     for name in ("tables/metrics.tex", "tables/propensity.md", "audit.md"):
         assert (copy / "report" / name).read_text() == (folder / "report" / name).read_text()
 

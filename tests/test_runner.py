@@ -10,6 +10,7 @@ import time
 
 import pytest
 import yaml
+from filelock import FileLock
 from small_project import InsteadOfNotebooks, copied_notebooks, small_project
 
 from propme import report, runner
@@ -260,10 +261,51 @@ def test_a_full_disk_is_told_as_that(notebooks, asked, error):
 
 def test_temporary_files_of_a_killed_process_are_removed(notebooks, asked):
     folder = runner.run([], asked)
-    left = folder.tables / ".prompts-abc.tmp"
-    left.write_bytes(b"half")
+    left = [folder.tables / ".prompts-abc.tmp", folder.path / ".run.json-ab.tmp"]
+    of_another_run = folder.path / "seed=1" / ".run.json-cd.tmp"
+    of_another_run.parent.mkdir()
+    for path in (*left, of_another_run):
+        path.write_bytes(b"half")
     runner.run([], asked)
-    assert not left.exists()
+    assert [path for path in (*left, of_another_run) if path.exists()] == [of_another_run]
+
+
+def test_figures_and_pages_of_an_earlier_run_of_a_stage_do_not_stay(notebooks, asked):
+    folder = runner.run([], asked)
+    (folder.figures / "mine.png").write_text("kept")
+    outside = folder.path.parent / "outside.png"
+    outside.write_text("kept, whatever the record says")
+    stages = folder.record["stages"]
+    stages[ALL[3]]["figures"] |= {"gone_now.png": "", "../../outside.png": ""}
+    (folder.figures / "gone_now.png").write_text("of another parameter")
+    (folder.report / "old.html").write_text("of another version")
+    files = folder.record["report"]["files"] | {"old.html": "", "../../outside.png": ""}
+    folder.update_record(stages=stages, report={"made_from": "", "files": files})
+    runner.run([], asked | {"bootstrap_rounds": 5})
+    assert {p.stem for p in folder.figures.iterdir()} == {*ALL, "mine"}
+    assert [p.name for p in folder.report.iterdir()] == ["index.html"]
+    assert outside.is_file()
+    assert folder.record["report"]["files"].keys() == {"index.html"}
+    assert folder.record["stages"][ALL[3]]["figures"].keys() == {f"{ALL[3]}.png"}
+
+
+def test_a_report_that_is_no_longer_whole_is_made_again(notebooks, asked):
+    folder = runner.run([], asked)
+    (folder.report / "index.html").write_text("damaged")
+    runner.run([], asked)
+    assert (folder.report / "index.html").read_text() == "front"
+
+
+def test_a_report_is_not_made_while_another_process_is_at_work(notebooks, asked):
+    folder = runner.run([], asked)
+    (folder.report / "index.html").unlink()
+    with (
+        FileLock(run_lock(folder)),
+        pytest.raises(RunError, match="another process is running it now"),
+    ):
+        running.report_again(folder)
+    assert running.report_again(folder).read_text() == "front"
+    assert folder.record["report"]["files"].keys() == {"index.html"}
 
 
 def test_a_record_says_what_each_stage_was_made_from_and_took(notebooks, asked):

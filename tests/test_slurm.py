@@ -1,14 +1,15 @@
 """Scripts of Slurm arrays, run one task after the other without Slurm."""
 
 import os
+import shlex
 import subprocess
 
 import pytest
 import yaml
 
 from propme.cli import main
-from propme.errors import InputError
-from propme.runner import planned_runs
+from propme.errors import InputError, ParameterError
+from propme.runner import PlannedRun, planned_runs
 from propme.runner.slurm import SlurmSettings, write_scripts
 
 
@@ -110,6 +111,63 @@ def test_the_command_writes_them(tmp_path, capsys):
     assert "#SBATCH --cpus-per-task=4\n" in (scripts / "trace.sbatch").read_text()
     assert "#SBATCH --array=1-30\n" in (scripts / "trace.sbatch").read_text()
     assert (scripts / "submit.sh").is_file()
+
+
+def test_paths_are_absolute_and_reach_bash_and_sbatch_as_they_are(
+    planned, tmp_path, monkeypatch, capsys
+):
+    """Below the home folder, with all that a shell or sbatch would read as something else."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "a 'b' \"c\" #d $e %f (ø);"
+    prompts, *_, submit = write_scripts(planned[:1], folder, SlurmSettings())
+    assert commands(prompts, 1, tmp_path) == [f"run {folder}/runs/0001.yaml --until 1"]
+    assert f"folder='{tmp_path}/a " in submit.read_text()
+    (line,) = [x for x in prompts.read_text().splitlines() if x.startswith("#SBATCH --output=")]
+    # sbatch reads a line as a shell does that expands nothing: quotes, backslashes, comments. In
+    # the name of a log "%%" stands for "%".
+    (option,) = shlex.split(line.removeprefix("#SBATCH "), comments=True)
+    assert option == f"--output={folder}/logs/".replace("%", "%%") + "%x-%A-%a.txt"
+    file = tmp_path / "p.yaml"
+    assert main(["slurm", str(file), "--scripts", str(folder)]) == 0
+    hint = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(hint) == ["bash", str(submit)]
+
+
+def test_the_command_may_lie_in_a_folder_with_a_space(planned, tmp_path):
+    prompts, *_ = write_scripts(planned[:1], tmp_path / "scripts", SlurmSettings())
+    command = tmp_path / "my tools" / "propme"
+    command.parent.mkdir()
+    command.write_text('#!/bin/bash\necho "it: $1"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "1", "PROPME": str(command)}
+    done = subprocess.run(
+        ["bash", str(prompts)],  # noqa: S607
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "it: run\n"
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\\b"])
+def test_a_name_that_sbatch_cannot_be_told_is_refused(planned, tmp_path, name):
+    with pytest.raises(InputError, match="choose a simpler folder"):
+        write_scripts(planned, tmp_path / name, SlurmSettings())
+    assert not list(tmp_path.glob("a*"))
+
+
+def test_options_of_sbatch_stand_on_one_line():
+    with pytest.raises(ParameterError, match="--cpu: options of sbatch stand on one line"):
+        SlurmSettings(cpu="-c 4\nrm -r x")
+
+
+def test_a_name_adds_nothing_to_the_parameters(planned, tmp_path):
+    run = planned[0]
+    named = PlannedRun("a\nseed: 9\nx", run.effective | {"model": "a\nseed: 9"})
+    write_scripts([named], tmp_path / "scripts", SlurmSettings())
+    written = yaml.safe_load((tmp_path / "scripts" / "runs" / "0001.yaml").read_text())
+    assert written == named.effective
 
 
 def test_a_file_is_no_folder(planned, tmp_path):

@@ -10,12 +10,19 @@ import yaml
 from small_project import small_project
 
 from propme import run as runs
+from propme.cli import main
 from propme.errors import InputError
 from propme.files import write_whole
 from propme.runner import status
 from propme.runner.locks import run_lock
 
-DONE = {"state": "done", "seconds": 40.0}
+DONE = {
+    "state": "done",
+    "seconds": 40.0,
+    "made_from": {"parameters": {}, "files": {}, "tables": {}, "notebook": "", "code": ""},
+    "tables": {},
+    "executed": "",
+}
 
 
 def a_run(folder, stages, *, reported=False):
@@ -84,6 +91,20 @@ def test_runs_are_found_in_folders_and_in_runs(tmp_path):
     assert found == ["a", "a/sweep/x", "b/seed=0", "b/seed=1"]
     with pytest.raises(InputError, match=r"no run\.json"):
         status.runs_in(tmp_path / "a" / "report")
+
+
+def test_a_run_whose_record_is_damaged_hides_no_other(tmp_path, capsys):
+    a_run(tmp_path / "good", dict.fromkeys(runs.STAGES, DONE), reported=True)
+    for name, content in (("half", '{"parameters": '), ("odd", '{"stages": {"1_prompts": 3}}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(content)
+    assert main(["status", str(tmp_path)]) == 0
+    good, half, odd = capsys.readouterr().out.splitlines()[1:]
+    assert good.startswith("good  done ")
+    assert half.startswith("half  damaged ")
+    assert "run.json: damaged" in half
+    assert odd.endswith("remove the file to run all of it again")
+    assert "stages.1_prompts is 3, not a mapping" in odd
 
 
 def test_it_is_told_in_columns(tmp_path):

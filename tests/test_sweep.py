@@ -38,10 +38,10 @@ def test_a_grid_is_a_product_and_names_the_folders(write):
     assert [run.name for run in runs] == [
         "temperature=0.7,seed=0",
         "temperature=0.7,seed=1",
-        "temperature=1,seed=0",
-        "temperature=1,seed=1",
+        "temperature=1.0,seed=0",
+        "temperature=1.0,seed=1",
     ]
-    assert runs[3].effective["output"] == "o/temperature=1,seed=1"
+    assert runs[3].effective["output"] == "o/temperature=1.0,seed=1"
     assert (runs[3].effective["temperature"], runs[3].effective["seed"]) == (1.0, 1)
 
 
@@ -63,6 +63,7 @@ def test_a_sweep_lists_runs_which_may_have_names(write):
         ("models/step-100", "model=step-100"),
         ("a b&c", "model=a-b-c"),
         ("", "model=none"),
+        ("GPT-2", "model=GPT-2"),
     ],
 )
 def test_a_value_is_a_part_of_a_folders_name(write, value, folder):
@@ -70,12 +71,19 @@ def test_a_value_is_a_part_of_a_folders_name(write, value, folder):
     assert first.name == folder
 
 
+def test_numbers_that_differ_anywhere_have_folders_of_their_own(write):
+    file = write("a", output="o")
+    runs = planned_runs([file], parse_grid(["temperature=1,1.0000001,0.12345678,1e-3"]))
+    assert [run.name.partition("=")[2] for run in runs] == ["1", "1.0000001", "0.12345678", "1e-3"]
+    assert [run.effective["temperature"] for run in runs] == [1.0, 1.0000001, 0.12345678, 0.001]
+
+
 def test_a_list_is_a_value_in_brackets():
     grid = parse_grid(["propensity_metrics=[NVR, FMR],[FMR]", "greedy=true,false"])
     assert grid == {"propensity_metrics": [["NVR", "FMR"], ["FMR"]], "greedy": [True, False]}
 
 
-@pytest.mark.parametrize("text", ["seed", "seed=", "=1,2", "seed=[1"])
+@pytest.mark.parametrize("text", ["seed", "seed=", "=1,2", "seed=[1", "seed=0b_"])
 def test_what_is_no_grid_is_refused(text):
     with pytest.raises(ParameterError, match="grid"):
         parse_grid([text])
@@ -107,11 +115,36 @@ def test_a_file_builds_on_another(write):
         ({"base": "a.yaml"}, {}, {}, "must be another file"),
         ({"base": 3}, {}, {}, "must be another file"),
         ({"runs": ["x", "y"]}, {}, {}, r"propme compare .*a\.yaml"),
+        ({"sweep": [{1: 2}]}, {}, {}, "{1: 2} is no mapping of parameters"),
+        ({}, {"seed": ["2026-99-99"]}, {}, "'seed' is a int, not '2026-99-99'"),
+        ({"output": "o\0"}, {}, {}, "'output' is 'o.x00', which holds a NUL"),
+        ({"output": "o\nseed: 3"}, {}, {}, "signs that are not to be seen"),
+        ({}, {"model": ["\ud800"]}, {}, r"'model' is '.ud800', which is no text"),
+        ({}, {}, {"strata": ["a", "\udcff"]}, r"'strata' is '.udcff', which is no text"),
+        ({"index": "https://[::1#x"}, {}, {}, "address is none such as https://server/#name"),
+        *(
+            ({"sweep": [{"name": name, "seed": 1}]}, {}, {}, "a run cannot be called")
+            for name in ("..", ".", ".hidden", "report", "tables", "run.json", "a/../..")
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(write, content, grid, fixed, message):
     with pytest.raises(ParameterError, match=message):
         planned_runs([write("a", **content)], grid, fixed)
+
+
+def test_files_that_would_be_hidden_or_mixed_up_are_refused(write):
+    for name in (".hidden", "report"):
+        files = [write(name, seed=1), write("b", seed=2)]
+        with pytest.raises(ParameterError, match=f"a run cannot be called '{name}'"):
+            planned_runs(files, output="outputs/all")
+
+
+@pytest.mark.parametrize("output", ["o\0", "o\udcff", "o\n"])
+def test_an_output_that_no_folder_can_have_is_refused(write, output):
+    for files in ([write("a")], [write("a"), write("b")]):
+        with pytest.raises(ParameterError, match="output"):
+            planned_runs(files, output=output)
 
 
 def test_a_base_that_is_not_there_is_named(write):

@@ -87,7 +87,8 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         raise ParameterError(
             f"a comparison is of two runs or more, not of {len(folders)}; name their folders"
         )
-    twice = [str(folder) for folder, n in Counter(folders).items() if n > 1]
+    # By whatever path: through a link, or there and back.
+    twice = [str(f) for f, n in Counter(each.resolve() for each in folders).items() if n > 1]
     if twice:
         raise ParameterError(f"run {twice[0]!r} is given twice")
     names = [folder.name for folder in folders]

@@ -83,12 +83,10 @@ def _metrics(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from propme.report import write_report
-    from propme.run import STAGES, RunFolder
-    from propme.runner.running import require_done
+    from propme.run import RunFolder
+    from propme.runner.running import report_again
 
-    require_done(RunFolder(options.run), STAGES)
-    print(f"The report is {write_report(options.run, STAGES)}")
+    print(f"The report is {report_again(RunFolder(options.run))}")
     return 0
 
 

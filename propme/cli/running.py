@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from propme.cli.options import positive, shard
 from propme.errors import ParameterError
 
 if TYPE_CHECKING:
+    from propme.run import RunFolder
     from propme.runner import PlannedRun, Which
     from propme.runner.checking import Finding
 
@@ -43,9 +45,10 @@ def add(commands: Any) -> None:
     verify = commands.add_parser(
         "verify",
         help="whether a run is what its record says",
-        description="Compute a run's hashes and metrics again and say what differs.",
+        description="Compute a run's hashes and metrics again and say what differs, is missing, or"
+        " is no part of it. Of a folder of runs, each is verified.",
     )
-    verify.add_argument("run", metavar="DIR", help="folder of the run")
+    verify.add_argument("run", metavar="DIR", help="folder of the run, or of several")
     verify.set_defaults(command=_verify)
     reproduce = commands.add_parser(
         "reproduce",
@@ -189,10 +192,33 @@ def _trace_shard(runs: Sequence[PlannedRun], share: tuple[int, int]) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from propme.run import open_run
-    from propme.runner.checking import verify
+    from propme.run import RunFolder, resolve
+    from propme.runner.status import name_from, runs_in
+    from propme.runner.verifying import verify
 
-    return _told(verify(open_run(options.run)))
+    folder = resolve(options.run)
+    if (folder / "run.json").is_file():
+        return _told(verify(RunFolder(folder)))
+    runs = runs_in(folder)
+    statuses = [_verify_one(name_from(run, folder), run) for run in runs]
+    print(f"{sum(statuses)} of {len(runs)} runs are not what their records say, or not finished")
+    return max(statuses)
+
+
+def _verify_one(name: str, run: RunFolder) -> int:
+    """Verify a run of several: a line for it, and one for each thing that differs."""
+    from propme.errors import PropMeError
+    from propme.runner.verifying import verify
+
+    try:
+        findings = verify(run)
+    except PropMeError as error:
+        print(f"{name}: {error}", flush=True)
+        return 1
+    differing = [finding for finding in findings if finding.problem]
+    print(f"{name}: {len(differing)} of {len(findings)} differ")
+    print("".join(f"  {finding.told()}\n" for finding in differing), end="", flush=True)
+    return 1 if differing else 0
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -217,5 +243,6 @@ def _slurm(options: argparse.Namespace) -> int:
     settings = SlurmSettings(options.shards, options.gpu, options.cpu, options.at_most)
     runs = planned(options)
     scripts = write_scripts(runs, resolve(options.scripts), settings)
-    print(f"{len(runs)} runs; submit them from the project's folder with\n  bash {scripts[-1]}")
+    print(f"{len(runs)} runs; submit them from the project's folder with")
+    print(f"  bash {shlex.quote(str(scripts[-1]))}")
     return 0

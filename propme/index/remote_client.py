@@ -115,9 +115,13 @@ def split_address(address: str) -> tuple[str, str]:
     Raises
     ------
     ParameterError
-        There is no name, or the address holds credentials, which would be told and kept with it.
+        There is no name, the address holds credentials, which would be told and kept with it, or it
+        is no address.
     """
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:  # the address may hold credentials, so it is not told
+        raise ParameterError("the index's address is none such as https://server/#name") from error
     if parts.username or parts.password or parts.query:
         raise ParameterError(
             f"an address of an index may hold no credentials and no query (server"

@@ -45,6 +45,10 @@ _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
+#: What the pages tell out of the run's record, and which of its parameters.
+_TOLD = ("started", "parameters", "inputs", "python", "platform", "versions", "stages")
+_DECODING = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
+
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:
     """Make the report of a run from its tables and its executed notebooks, in ``run/report``.
@@ -165,4 +169,8 @@ def _record(run: Path) -> dict[str, Any]:
     record = read_record(run)
     if not record:
         raise InputError("this is no folder of a run: it has no run.json", str(run))
+    lacking = [name for name in _TOLD if name not in record]
+    lacking += [name for name in _DECODING if name not in record.get("parameters", {})]
+    if lacking:
+        raise InputError(f"run.json says nothing of {', '.join(lacking)}; run it again", str(run))
     return record

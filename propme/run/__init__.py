@@ -5,12 +5,13 @@ holds the executed notebooks, ``tables/``, ``figures/``, ``report/`` and ``run.j
 what was run with what (docs/run-json.md).
 """
 
-from propme.run.folder import RunFolder, open_run
+from propme.run.folder import OF_A_RUN, RunFolder, open_run
 from propme.run.inputs import DEMO, index_hash, prepare_inputs
 from propme.run.paths import STAGES, existing, notebook_path, portable, project_root, resolve
 
 __all__ = [
     "DEMO",
+    "OF_A_RUN",
     "STAGES",
     "RunFolder",
     "existing",

@@ -16,6 +16,9 @@ from propme.files import sha256_of, write_whole
 from propme.run.paths import STAGES, existing, project_root, resolve
 from propme.run_record import read_record
 
+#: Folders of a run, in which there is no other.
+OF_A_RUN = ("tables", "figures", "report", "parts")
+
 
 @dataclass(frozen=True)
 class RunFolder:

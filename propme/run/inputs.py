@@ -11,6 +11,7 @@ import pandas as pd
 from propme.corpus import Corpus
 from propme.errors import InputError, ParameterError
 from propme.files import alone, content_hash, sha256_of
+from propme.known_hashes import KnownHashes
 from propme.run.folder import RunFolder
 from propme.run.paths import existing, portable, resolve
 
@@ -62,7 +63,8 @@ def prepare_inputs(
             "no model is given (a server or a file has the completions), so the tokenizer of the"
             " index must be named: parameter tokenizer, or index for a ready one"
         )
-    hashes = {name: content_hash(Path(path)) for name, path in paths.items()}
+    known = KnownHashes(resolve(cache))
+    hashes = {name: content_hash(Path(path), known.sha256_of) for name, path in paths.items()}
     inputs = {
         name: {"path": portable(path), "sha256": hashes[name]} for name, path in paths.items()
     }

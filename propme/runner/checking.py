@@ -1,22 +1,20 @@
-"""Is a result the result? Hashes and metrics of a run computed again, and a run run again."""
+"""Is a result the result? A run run again, and two runs compared table by table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from propme import analysis, parameters, tables
-from propme.errors import PropMeError, RunError, TableError
-from propme.files import sha256_of
+from propme import parameters, tables
+from propme.errors import RunError, TableError
 from propme.run import STAGES, RunFolder, open_run
 from propme.run.folder import TABLES_OF_STAGES
 from propme.runner.running import Which, require_done, run_with
 from propme.runner.settings import complete, declared
-from propme.runner.stages import input_hashes
 
 #: Columns that say where a row was made, not what it is.
 _INCIDENTAL = ("device", "versions")
@@ -48,77 +46,23 @@ class Finding:
         return f"{self.what}: {self.problem or self.note or 'the same'}"
 
 
-def verify(run: RunFolder) -> list[Finding]:
-    """Compare a finished run with its own record, and its metrics with what its tables give.
-
-    What is not here, as the corpus of a run that somebody sent, is told and is no difference.
-
-    Raises
-    ------
-    RunError
-        The run is not finished, or there is none.
-    """
-    require_done(run, STAGES)
-    stages = run.record["stages"]
-    findings = [f for name in STAGES for f in _files_of_stage(run, name, stages[name])]
-    for name, found in input_hashes(run).items():
-        if found is None:
-            findings.append(Finding(name, note="not here, so not compared"))
-        else:
-            same = found == run.input_hash(name)
-            findings.append(Finding(name, "" if same else "not the one that was used"))
-    return [*findings, *_recomputed(run, stages[STAGES[-1]]["made_from"]["parameters"])]
-
-
-def _files_of_stage(run: RunFolder, stage: str, entry: Mapping[str, Any]) -> Iterator[Finding]:
-    for name, digest in entry["tables"].items():
-        yield _against(f"table {name}", run.tables / f"{name}.parquet", digest)
-    yield _against(f"notebook {stage}", run.notebook(stage), entry["executed"])
-    for name in entry["figures"]:
-        missing = "" if (run.figures / name).is_file() else "missing"
-        yield Finding(f"figure {name}", missing)
-
-
-def _against(what: str, path: Any, digest: str) -> Finding:
-    if not path.is_file():
-        return Finding(what, "missing")
-    return Finding(what, "" if sha256_of(path) == digest else "not as it was written")
-
-
-def _recomputed(run: RunFolder, chosen: Mapping[str, Any]) -> Iterator[Finding]:
-    """Every table of the analysis, measured again from those of the other stages."""
-    try:
-        _, made = analysis.measure(
-            run.tables,
-            chosen["propensity_metrics"],
-            chosen["breakdown_by"],
-            chosen["boiler_plate_documents"],
-            chosen["seed"],
-            chosen["bootstrap_rounds"],
-        )
-    except PropMeError as error:
-        yield Finding("metrics", f"cannot be computed: {error}")
-        return
-    for name in made:
-        yield _compared(f"{name}, recomputed", name, run.read, made.__getitem__)
-
-
 def compare_runs(first: RunFolder, second: RunFolder) -> list[Finding]:
     """Table by table what differs between two runs, and between what they were made with."""
     found = [
-        _compared(f"table {name}", name, first.read, second.read)
+        compared(f"table {name}", name, first.read, second.read)
         for names in TABLES_OF_STAGES
         for name in names
     ]
     return [*found, *_circumstances(first, second)]
 
 
-def _compared(
+def compared(
     what: str,
     name: str,
     read: Callable[[str], pd.DataFrame],
     read_again: Callable[[str], pd.DataFrame],
 ) -> Finding:
+    """Whether two versions of a table, each read by its name, are the same."""
     try:
         return Finding(what, difference(name, read(name), read_again(name)))
     except TableError as error:

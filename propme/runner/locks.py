@@ -35,11 +35,19 @@ def held(folder: RunFolder) -> Iterator[None]:
         with FileLock(run_lock(folder), timeout=2):
             with FileLock(kernel_lock(folder), timeout=_PATIENCE):
                 pass
+            _clear(folder)
             yield
     except Timeout as error:
         raise RunError(
             f"{folder.path}: another process is running it now; wait for it, or give another output"
         ) from error
+
+
+def _clear(folder: RunFolder) -> None:
+    """Remove files that a process which was killed has not finished."""
+    for place in (folder.path, folder.tables, folder.report, folder.report / "tables"):
+        for left in place.glob(".*.tmp"):
+            left.unlink(missing_ok=True)
 
 
 def run_lock(folder: RunFolder) -> Path:

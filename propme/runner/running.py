@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from propme.errors import ParameterError, RunError
-from propme.run import STAGES, RunFolder, open_run
+from propme.files import sha256_of
+from propme.run import STAGES, RunFolder, open_run, resolve
 from propme.runner.code import code_of
 from propme.runner.locks import held
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 from propme.runner.settings import effective_parameters
-from propme.runner.stages import content_of, made_from, outputs_of, why_again
+from propme.runner.stages import content_of, known_hashes, made_from, outputs_of, why_again
 
 #: Version of what run.json holds, see docs/run-json.md.
-SCHEMA = 1
+SCHEMA = 2
 
 #: Parameters that say what a run is about. With others it is another run.
 _SUBJECT = ("corpus", "model", "backend", "served_model", "recorded")
@@ -127,9 +128,12 @@ def require_same_subject(folder: RunFolder, effective: Mapping[str, Any], which:
     """
     first = folder.record.get("stages", {}).get(STAGES[0], {}).get("made_from", {})
     before = folder.record.get("parameters", {}) if folder.record.get("stages") else {}
+    known = known_hashes(effective)
     for name in _SUBJECT:
         old, new = before.get(name, effective[name]), effective[name]
-        if which.force or old == new or first.get("files", {}).get(name) == content_of(name, new):
+        if which.force or old == new:
+            continue
+        if first.get("files", {}).get(name) == content_of(name, new, known):
             continue
         raise RunError(
             f"{folder.path}: this folder holds another run: its {name} is {old!r}, not {new!r};"
@@ -155,8 +159,7 @@ def require_done(folder: RunFolder, stages: Sequence[str]) -> None:
 
 def _begin(folder: RunFolder, effective: Mapping[str, Any]) -> None:
     made_with = environment()
-    for left in folder.tables.glob(".*.tmp"):  # by a process that was killed
-        left.unlink(missing_ok=True)
+    resolve(effective["cache"]).mkdir(parents=True, exist_ok=True)
     folder.update_record(
         schema=SCHEMA,
         parameters=dict(effective),
@@ -200,9 +203,7 @@ def _run_stage(
         with suppress(OSError):  # of a full disk, which is what is told then
             _note(folder, stage, entry | {"state": "failed", "error": str(error).splitlines()[0]})
         raise
-    figures = sorted(
-        name for name, at in _written(folder.figures).items() if before.get(name) != at
-    )
+    figures = _hashes_since(before, folder.figures)
     took = asdict(spent) | {"seconds": round(spent.seconds, 1)}
     _note(
         folder,
@@ -219,21 +220,41 @@ def _forget(folder: RunFolder, stages: Sequence[str]) -> None:
 
     Their tables stay until there are others.
     """
-    names = ("index.html", "viewer.html", "audit.html", "audit.md", *(f"{s}.html" for s in stages))
-    pages = [folder.report / name for name in names]
-    for path in [*map(folder.notebook, stages), *pages]:
+    entries = folder.record["stages"]
+    figures = {name for stage in stages for name in entries.get(stage, {}).get("figures", ())}
+    for path in [*map(folder.notebook, stages), *_those_in(folder.figures, figures)]:
         path.unlink(missing_ok=True)
-    kept = {n: entry for n, entry in folder.record["stages"].items() if n not in stages}
-    folder.update_record(stages=kept, report={})
+    _forget_report(folder)
+    folder.update_record(stages={n: entry for n, entry in entries.items() if n not in stages})
+
+
+def _forget_report(folder: RunFolder) -> None:
+    pages = ("index.html", "viewer.html", "audit.html", "audit.md", *(f"{s}.html" for s in STAGES))
+    recorded = folder.record.get("report", {}).get("files", {})
+    for path in _those_in(folder.report, {*pages, *recorded}):
+        path.unlink(missing_ok=True)
+    folder.update_record(report={})
+
+
+def _those_in(folder: Path, names: Collection[str]) -> list[Path]:
+    """Files below a folder that have one of the names; none elsewhere, whatever a record names."""
+    return [folder / name for name in _written(folder) if name in names]
 
 
 def _note(folder: RunFolder, stage: str, entry: Mapping[str, Any]) -> None:
     folder.update_record(stages=folder.record["stages"] | {stage: entry})
 
 
-def _written(figures: Path) -> dict[str, int]:
-    """When each figure was written."""
-    return {path.name: path.stat().st_mtime_ns for path in figures.glob("*")}
+def _written(folder: Path) -> dict[str, int]:
+    """When each file below a folder was written, by its path from there."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in files}
+
+
+def _hashes_since(before: Mapping[str, int], folder: Path) -> dict[str, str]:
+    """SHA-256 of the files below a folder that were written since it was looked at."""
+    now = _written(folder)
+    return {name: sha256_of(folder / name) for name in sorted(now) if before.get(name) != now[name]}
 
 
 def _made_with() -> dict[str, Any]:
@@ -246,21 +267,52 @@ def _made_with() -> dict[str, Any]:
     }
 
 
+def report_again(folder: RunFolder) -> Path:
+    """Make the report of a finished run anew; return its front page.
+
+    Raises
+    ------
+    RunError
+        A stage is not done, or another process is at work in the folder.
+    InputError, TableError
+        A table or an entry of the run's record is missing.
+    """
+    require_done(folder, STAGES)
+    with held(folder), _full_disk_told(folder):
+        _write_report(folder)
+    return folder.report / "index.html"
+
+
 def _report(folder: RunFolder) -> None:
+    recorded = folder.record.get("report", {})
+    files = recorded.get("files", {})
+    whole = files and all(
+        (folder.report / name).is_file() and sha256_of(folder.report / name) == digest
+        for name, digest in files.items()
+    )
+    if not whole or recorded.get("made_from") != _shown(folder):
+        _write_report(folder)
+
+
+def _write_report(folder: RunFolder) -> None:
     from propme.report import write_report
 
+    print("Writing the report", flush=True)
+    _forget_report(folder)
+    before = _written(folder.report)
+    write_report(folder.path, STAGES)
+    files = _hashes_since(before, folder.report)
+    folder.update_record(report={"made_from": _shown(folder), "files": files})
+
+
+def _shown(folder: RunFolder) -> str:
+    """Changes with anything that the report shows."""
     stages = folder.record["stages"]
     source = {
         "stages": {name: [stages[name]["executed"], stages[name]["tables"]] for name in STAGES},
         "code": code_of("report"),
     }
-    digest = hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
-    front = folder.report / "index.html"
-    if folder.record.get("report", {}).get("made_from") == digest and front.is_file():
-        return
-    print("Writing the report", flush=True)
-    write_report(folder.path, STAGES)
-    folder.update_record(report={"made_from": digest})
+    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
 def _now() -> str:

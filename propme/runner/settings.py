@@ -114,7 +114,7 @@ def _list(sweep: Any) -> list[Any]:
 
 
 def _variant(entry: Any, known: Mapping[str, Parameter]) -> dict[str, Any]:
-    if not isinstance(entry, dict) or not entry:
+    if not isinstance(entry, dict) or not entry or not all(isinstance(n, str) for n in entry):
         raise ParameterError(f"sweep: {entry!r} is no mapping of parameters, as {{seed: 1}}")
     name = {"name": str(entry["name"])} if "name" in entry else {}
     return name | parameters.check({n: v for n, v in entry.items() if n != "name"}, known)
@@ -136,7 +136,7 @@ def effective_parameters(
         given |= read_file(file, known)[0]
     given |= parameters.check(overrides, known)
     if output is not None:
-        given["output"] = output
+        given |= parameters.check({"output": output}, known)
     return complete(given, known)
 
 
@@ -156,6 +156,8 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     from propme.prompts import PrefixCut, require_language
     from propme.simpletrace import TraceSettings, Workers
 
+    if not effective["output"].isprintable():
+        raise ParameterError(f"output {effective['output']!r} holds signs that are not to be seen")
     for name, least in _LEAST.items():
         if effective[name] < least:
             raise ParameterError(f"{name} must be at least {least}, not {effective[name]}")

@@ -7,15 +7,16 @@ without Slurm, one task after the other: ``SLURM_ARRAY_TASK_ID=1 bash generate.s
 
 from __future__ import annotations
 
+import re
 import shlex
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from propme.errors import InputError
-from propme.run import portable
+from propme.errors import InputError, ParameterError
 from propme.runner.sweep import PlannedRun
 
 
@@ -31,6 +32,11 @@ class SlurmSettings:
         Options of ``sbatch`` for jobs that generate, and for all others.
     at_most : int or None
         Jobs of an array at a time; none: as many as Slurm lets.
+
+    Raises
+    ------
+    ParameterError
+        Options do not stand on one line.
     """
 
     shards: int = 8
@@ -38,12 +44,17 @@ class SlurmSettings:
     cpu: str = ""
     at_most: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("gpu", "cpu"):
+            if _has_control(getattr(self, name)):
+                raise ParameterError(f"--{name}: options of sbatch stand on one line")
+
 
 _TASK = """\
 #!/usr/bin/env bash
 #SBATCH --job-name=propme-{name}
 #SBATCH --array=1-{n_tasks}{throttle}
-#SBATCH --output={folder}/logs/%x-%A-%a.txt
+#SBATCH --output={logs}/%x-%A-%a.txt
 {options}# {about}
 # PROPME_ROOT: the project's folder, if this is not submitted from there.
 # PROPME: the command, if it is not found as 'propme'.
@@ -91,19 +102,21 @@ def write_scripts(
     Raises
     ------
     InputError
-        The folder is a file.
+        The folder is a file, or sbatch could not be told its name.
     """
     if folder.is_file():
         raise InputError("this is a file; name a folder", str(folder))
+    folder = folder.resolve()  # "~" would mean nothing to sbatch
+    logs = _for_sbatch(folder / "logs")
     for name in ("runs", "logs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for stale in (folder / "runs").glob("*.yaml"):
         stale.unlink()
     for number, run in enumerate(planned, 1):
-        text = f"# {run.name}\n{yaml.safe_dump(run.effective, sort_keys=False, allow_unicode=True)}"
+        text = yaml.safe_dump(run.effective, sort_keys=False, allow_unicode=True)
         (folder / "runs" / f"{number:04d}.yaml").write_text(text, encoding="utf-8")
-    written = shlex.quote(portable(str(folder.resolve())))
-    run_it = f'exec ${{PROPME:-propme}} run {written}/runs/"$run".yaml'
+    written = shlex.quote(str(folder))
+    run_it = f'exec "${{PROPME:-propme}}" run {written}/runs/"$run".yaml'
     shards = settings.shards
     scripts = {
         "prompts": ("prompts of each run, its index if need be", settings.cpu, 1, "--until 1"),
@@ -122,7 +135,7 @@ def write_scripts(
             name=name,
             n_tasks=len(planned) * per_run,
             throttle=f"%{settings.at_most}" if settings.at_most else "",
-            folder=portable(str(folder.resolve())),
+            logs=logs,
             options=f"#SBATCH {options}\n" if options else "",
             about=about,
             per_run=per_run,
@@ -131,6 +144,22 @@ def write_scripts(
         paths.append(_script(folder / f"{name}.sbatch", text))
     submit = _SUBMIT.format(n_runs=len(planned), folder=written)
     return [*paths, _script(folder / "submit.sh", submit)]
+
+
+def _for_sbatch(path: Path) -> str:
+    """A path as it stands in a line of ``#SBATCH``.
+
+    The shell reads none of these lines. sbatch takes a sign after a backslash as it is, and in the
+    name of a log ``%`` begins a pattern; a backslash in the name itself would end all patterns.
+    """
+    text = str(path)
+    if "\\" in text or _has_control(text):
+        raise InputError("sbatch cannot be told such a name; choose a simpler folder", repr(text))
+    return re.sub(r"([^\w/.,:+=@%-])", r"\\\1", text.replace("%", "%%"))
+
+
+def _has_control(text: str) -> bool:
+    return any(unicodedata.category(sign) == "Cc" for sign in text)
 
 
 def _script(path: Path, text: str) -> Path:

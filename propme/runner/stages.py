@@ -6,13 +6,13 @@ they name, the tables of the stages before it, its notebook, and the code that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from propme.files import content_hash, sha256_of
 from propme.index import is_remote
+from propme.known_hashes import KnownHashes
 from propme.run import STAGES, RunFolder, index_hash, notebook_path, resolve
 from propme.run.folder import TABLES_OF_STAGES
 from propme.runner.code import code_of_notebook, notebook_hash
@@ -35,10 +35,11 @@ def made_from(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> di
     """What a stage would be made from now."""
     own = {n: v for n, v in own_parameters(stage, effective).items() if n not in _INDIFFERENT}
     notebook = notebook_path(stage)
+    known = known_hashes(effective)
     return {
         "parameters": own,
-        "files": {n: digest for n, v in own.items() if (digest := content_of(n, v))},
-        "tables": _hashes(folder, _tables_before(stage)),
+        "files": {n: digest for n, v in own.items() if (digest := content_of(n, v, known))},
+        "tables": _hashes(folder, tables_before(stage)),
         "notebook": notebook_hash(notebook),
         "code": code_of_notebook(notebook, without_showing=stage != STAGES[-1]),
     }
@@ -61,7 +62,7 @@ def why_again(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> st
     reasons = [
         *_broken_outputs(stage, entry, folder),
         *_changes(entry["made_from"], made_from(stage, effective, folder)),
-        *(_changed_inputs(folder) if stage == STAGES[0] else ()),
+        *(_changed_inputs(folder, known_hashes(effective)) if stage == STAGES[0] else ()),
     ]
     return reasons[0] if reasons else ""
 
@@ -96,54 +97,48 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
             yield f"{what} has changed"
 
 
-def _changed_inputs(folder: RunFolder) -> Iterator[str]:
-    for name, found in input_hashes(folder).items():
+def _changed_inputs(folder: RunFolder, known: KnownHashes) -> Iterator[str]:
+    for name, found in input_hashes(folder, known.sha256_of).items():
         if found is None:
             yield f"{name} is no longer where it was"
         elif found != folder.input_hash(name):
             yield f"{name} has changed"
 
 
-def input_hashes(folder: RunFolder) -> dict[str, str | None]:
+def input_hashes(folder: RunFolder, of_file: Callable[[Path], str]) -> dict[str, str | None]:
     """Hash of each recorded input as it is now; ``None`` where it is not here.
 
-    Left out are those that have none: names on the hub, and an index behind a server, of which
-    nothing is here. The tokenizer is known by the index.
+    ``of_file`` gives the hash of one file. Left out are those that have none: names on the hub, and
+    an index behind a server, of which nothing is here. The tokenizer is known by the index.
     """
     found: dict[str, str | None] = {}
     for name, entry in folder.record.get("inputs", {}).items():
         if not entry["sha256"] or name == "tokenizer" or is_remote(entry["path"]):
             continue
         path = resolve(entry["path"])
-        found[name] = hash_of(name, path) if path.exists() else None
+        found[name] = _hash_of(name, path, of_file) if path.exists() else None
     return found
 
 
-def content_of(name: str, value: Any) -> str:
+def content_of(name: str, value: Any, known: KnownHashes) -> str:
     """Hash of the file or folder that a parameter names; empty if it names none."""
     if not isinstance(value, str) or not value or not resolve(value).exists():
         return ""
-    return hash_of(name, resolve(value))
+    return _hash_of(name, resolve(value), known.sha256_of)
 
 
-def hash_of(name: str, path: Path) -> str:
-    """Hash of what a parameter names; not read twice by one process while nothing changes.
-
-    An index, which may be terabytes, is known by its manifest.
-    """
-    if name == "index":
-        return index_hash(path)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    stats = [file.stat() for file in files]
-    return _hash_of(path, tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in stats))
+def _hash_of(name: str, path: Path, of_file: Callable[[Path], str]) -> str:
+    """Hash of what a parameter names; an index, maybe terabytes, is known by its manifest."""
+    return index_hash(path) if name == "index" else content_hash(path, of_file)
 
 
-@lru_cache(maxsize=256)
-def _hash_of(path: Path, _signs: tuple[tuple[int, int, int], ...]) -> str:
-    return content_hash(path)
+def known_hashes(effective: Mapping[str, Any]) -> KnownHashes:
+    """Hashes of files that were read before, by any run with this cache."""
+    return KnownHashes(resolve(effective["cache"]))
 
 
-def _tables_before(stage: str) -> list[str]:
+def tables_before(stage: str) -> list[str]:
+    """Tables of the stages before one, in their order."""
     return [name for names in TABLES_OF_STAGES[: STAGES.index(stage)] for name in names]
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from propme import progress
-from propme.errors import InputError
-from propme.run import STAGES, RunFolder
+from propme.errors import InputError, RunError
+from propme.run import OF_A_RUN, STAGES, RunFolder
 from propme.runner.locks import is_held
-
-#: Folders of a run, in which there is no other.
-_OF_A_RUN = ("tables", "figures", "report", "parts")
 
 
 @dataclass(frozen=True)
@@ -27,8 +24,8 @@ class Status:
     name : str
         Its folder, from where was looked.
     state : str
-        ``done``, ``running``, ``failed``, ``stopped`` (killed, or asked for no more) or
-        ``waiting``: nothing has been run yet.
+        ``done``, ``running``, ``failed``, ``stopped`` (killed, or asked for no more),
+        ``waiting``: nothing has been run yet, or ``damaged``: its record cannot be read.
     stage : str
         The stage that runs, failed or was stopped; else the last that is done.
     progress : str
@@ -36,7 +33,7 @@ class Status:
     seconds : float
         That its stages took, the one that runs up to now.
     failure : str
-        Why it failed, in a line; else empty.
+        Why it failed, or what is wrong with its record, in a line; else empty.
     """
 
     name: str
@@ -57,19 +54,31 @@ def runs_in(folder: Path) -> list[RunFolder]:
     """
     found = []
     for path, names, files in os.walk(folder):
-        own = _OF_A_RUN if "run.json" in files else ()
+        own = OF_A_RUN if "run.json" in files else ()
         names[:] = sorted(n for n in names if not n.startswith(".") and n not in own)
         run = RunFolder(Path(path))
-        if "corpus" in run.record.get("parameters", {}):
+        if _is_run(run):
             found.append(run)
     if not found:
         raise InputError("there is no run here (no run.json), nor in a folder below", str(folder))
     return found
 
 
+def _is_run(run: RunFolder) -> bool:
+    """Whether a folder holds a run, and no comparison; one whose record is damaged counts."""
+    try:
+        return "corpus" in run.record.get("parameters", {})
+    except RunError:
+        return True
+
+
 def status_of(run: RunFolder, seen_from: Path) -> Status:
     """How far one run is."""
-    stages: dict[str, dict[str, Any]] = run.record.get("stages", {})
+    name = name_from(run, seen_from)
+    try:
+        stages: dict[str, dict[str, Any]] = run.record.get("stages", {})
+    except RunError as error:
+        return Status(name, "damaged", "", "", 0.0, str(error))
     done = [name for name in STAGES if stages.get(name, {}).get("state") == "done"]
     unfinished = [name for name in STAGES if stages.get(name, {}).get("state", "done") != "done"]
     stage = next(iter([*unfinished, *done[::-1]]), "")
@@ -80,15 +89,20 @@ def status_of(run: RunFolder, seen_from: Path) -> Status:
     if state == "running":
         seconds += _since(entry) if unfinished else 0
         progress_text += _within(run)
-    name = os.path.relpath(run.path, seen_from)
     return Status(
-        name if name != "." else run.path.resolve().name,
+        name,
         state,
         stage,
         progress_text,
         seconds,
         entry.get("error", "") if state == "failed" else "",
     )
+
+
+def name_from(run: RunFolder, seen_from: Path) -> str:
+    """What a run is called by somebody who looks at it from a folder."""
+    name = os.path.relpath(run.path, seen_from)
+    return name if name != "." else run.path.resolve().name
 
 
 def _state(run: RunFolder, entry: dict[str, Any], *, finished: bool) -> str:

@@ -14,7 +14,7 @@ import yaml
 from propme import parameters
 from propme.errors import ParameterError
 from propme.parameters import Parameter
-from propme.run import resolve
+from propme.run import OF_A_RUN, resolve
 from propme.runner.settings import complete, declared, read_file
 
 
@@ -72,7 +72,8 @@ def planned_runs(
         given, listed = read_file(file, known)
         given |= fixed
         if output is not None:
-            given["output"] = output if len(files) == 1 else f"{output}/{file.stem}"
+            own = output if len(files) == 1 else f"{output}/{_required_name(file.stem)}"
+            given |= parameters.check({"output": own}, known)
         planned += [
             _planned(given, label, differing, fixed, known)
             for label, differing in _variants(listed, grid or {}, known)
@@ -95,7 +96,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     for text in texts:
         name, equals, values = text.partition("=")
         try:
-            listed = yaml.safe_load(f"[{values}]")
+            listed = parameters.from_yaml(f"[{values}]")
         except yaml.YAMLError as error:
             raise ParameterError(f"grid {text!r}: its values cannot be read") from error
         if not (name and equals and listed):
@@ -112,15 +113,19 @@ def _variants(
     known: Mapping[str, Parameter],
 ) -> list[tuple[str, dict[str, Any]]]:
     """Every entry of a sweep with every combination of a grid: a label, and what differs."""
-    columns = [[parameters.check({name: v}, known) for v in vs] for name, vs in grid.items()]
+    columns = [
+        [(_told({name: v}), parameters.check({name: v}, known)) for v in values]
+        for name, values in grid.items()
+    ]
     found = []
     for entry, *cells in itertools.product(listed or [{}], *columns):
         own = {name: value for name, value in entry.items() if name != "name"}
-        crossed = {name: value for cell in cells for name, value in cell.items()}
+        crossed = {name: value for _, cell in cells for name, value in cell.items()}
         if both := set(own) & set(crossed):
             raise ParameterError(f"{min(both)!r} stands in the sweep and in the grid")
         parts = [_label(entry["name"])] if "name" in entry else _told(own)
-        found.append((",".join([*parts, *_told(crossed)]), own | crossed))
+        parts += [part for told, _ in cells for part in told]
+        found.append((",".join(parts), own | crossed))
     return found
 
 
@@ -138,10 +143,20 @@ def _planned(
         )
     folder = str(given.get("output", known["output"].default))
     if label:
-        folder = f"{folder}/{label}"
+        folder = f"{folder}/{_required_name(label)}"
     return PlannedRun(
         label or Path(folder).name, complete({**given, **differing, "output": folder}, known)
     )
+
+
+def _required_name(label: str) -> str:
+    """The label, if a run's folder can be called so."""
+    if label.startswith(".") or label in (*OF_A_RUN, "run.json"):
+        raise ParameterError(
+            f"a run cannot be called {label!r}: it would be hidden, or in the place of what another"
+            " run writes; give it another name"
+        )
+    return label
 
 
 def _told(values: Mapping[str, Any]) -> list[str]:
@@ -149,11 +164,14 @@ def _told(values: Mapping[str, Any]) -> list[str]:
 
 
 def _label(value: Any) -> str:
-    """A value as part of a folder's name: of a path its last part, signs of shells left out."""
+    """A value as part of a folder's name: of a path its last part, signs of shells left out.
+
+    A number is as exact as it is.
+    """
     if isinstance(value, list):
         return "+".join(map(_label, value)) or "none"
-    text = f"{value:g}" if isinstance(value, float) else str(value).lower()
-    text = Path(str(value)).name if "/" in text else text
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = Path(text).name if "/" in text else text
     return re.sub(r"[^\w.+-]+", "-", text) or "none"
 
 

@@ -1,0 +1,213 @@
+"""A run against its record: what differs, what is missing, what is no part of it."""
+
+import json
+import shutil
+
+import pytest
+from small_project import InsteadOfNotebooks
+
+from propme import analysis, report, runner
+from propme.cli import main
+from propme.errors import MetricError, RunError
+from propme.files import sha256_of
+from propme.run import RunFolder
+from propme.runner import running
+from propme.runner.verifying import verify
+
+
+def write_pages(folder, _):
+    (folder / "report" / "tables").mkdir(parents=True, exist_ok=True)
+    for name in ("index.html", "tables/metrics.csv"):
+        (folder / "report" / name).write_text(name)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of tables without a row."""
+    folder = tmp_path_factory.mktemp("finished")
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text('{"text": "a"}\n')
+    asked = {"corpus": str(corpus), "heldout": "", "human": "", "cache": str(folder / "cache")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "execute", InsteadOfNotebooks())
+        patch.setattr(report, "write_report", write_pages)
+        run = runner.run([], asked | {"output": str(folder / "out")})
+    run.update_record(inputs={"corpus": {"path": str(corpus), "sha256": sha256_of(corpus)}})
+    return run
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_measure(monkeypatch):
+    """Of tables without a row no metric can be computed; `test_run` verifies a whole run."""
+
+    def measure(*_):
+        raise MetricError("no rows")
+
+    monkeypatch.setattr(analysis, "measure", measure)
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return RunFolder(shutil.copytree(finished.path, tmp_path / "copy"))
+
+
+def problems(run):
+    found = {f.what: f.problem for f in verify(run) if f.problem}
+    return {what: problem for what, problem in found.items() if what != "metrics"}
+
+
+def changed(run, change):
+    """The run with another record: ``change`` is given it to change."""
+    record = json.loads((run.path / "run.json").read_text())
+    change(record)
+    (run.path / "run.json").write_text(json.dumps(record))
+    return run
+
+
+def test_a_run_as_it_was_written_differs_in_nothing(copy):
+    told = [finding.told() for finding in verify(copy)]
+    assert problems(copy) == {}
+    for expected in (
+        "run.json: contradicts itself in nothing",
+        "table prompts: the same",
+        "notebook 3_tracing: the same",
+        "figure 1_prompts.png: the same",
+        "report index.html: the same",
+        "report tables/metrics.csv: the same",
+        "corpus: the same",
+    ):
+        assert expected in told
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("tables/spans.parquet", "table spans"),
+        ("4_analysis.ipynb", "notebook 4_analysis"),
+        ("figures/2_generation.png", "figure 2_generation.png"),
+        ("report/index.html", "report index.html"),
+        ("report/tables/metrics.csv", "report tables/metrics.csv"),
+    ],
+)
+def test_a_file_that_is_another_or_missing_is_named(copy, path, what):
+    (copy.path / path).write_bytes(b"other")
+    assert problems(copy) == {what: "not as it was written"}
+    (copy.path / path).unlink()
+    assert problems(copy) == {what: "missing"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["figures/more.png", "report/leaks.html", "report/tables/x.csv", "tables/x.parquet", "5.ipynb"],
+)
+def test_a_file_that_no_stage_has_written_is_named(copy, path):
+    (copy.path / path).write_text("foreign")
+    (copy.path / "figures" / ".hidden").write_text("of a file manager")
+    (copy.path / "notes.txt").write_text("of somebody who reads")
+    assert problems(copy) == {path: "not of this run: no stage has written it"}
+
+
+def of_tracing(record):
+    return record["stages"]["3_tracing"]["made_from"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda r: of_tracing(r)["parameters"].update(mode="text"),
+            "3_tracing was made with mode 'text', and the run's is 'mixed'",
+        ),
+        (
+            lambda r: r["parameters"].update(temperature=0.2),
+            "2_generation was made with temperature 1.0, and the run's is 0.2",
+        ),
+        (
+            lambda r: of_tracing(r)["tables"].update(prompts="0"),
+            "3_tracing was made from another table prompts than 1_prompts wrote",
+        ),
+        (
+            lambda r: of_tracing(r)["tables"].pop("generations"),
+            "3_tracing was made from another table generations than 2_generation wrote",
+        ),
+        (
+            lambda r: of_tracing(r)["tables"].update(foreign="0"),
+            "3_tracing was made from another table foreign than no stage wrote",
+        ),
+        (
+            lambda r: r["tables"].update(metrics="0"),
+            "table metrics is another than 4_analysis wrote",
+        ),
+        (
+            lambda r: r["stages"]["1_prompts"]["made_from"]["files"].update(corpus="0"),
+            "1_prompts was made from another corpus than the run's",
+        ),
+        (lambda r: r.update(seeds={"seed": 8}), "the seed is 8, and the run's is 0"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_told(copy, change, told):
+    assert problems(changed(copy, change)) == {"run.json": told}
+
+
+def test_a_table_that_is_taken_out_of_run_and_record_is_missed(copy):
+    (copy.tables / "copies.parquet").unlink()
+
+    def forget(record):
+        del record["tables"]["copies"]
+        del record["stages"]["4_analysis"]["tables"]["copies"]
+
+    assert problems(changed(copy, forget)) == {"run.json": "4_analysis wrote no table copies"}
+
+
+def test_an_input_is_hashed_anew_whatever_is_known_of_it(finished, copy, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "b"}\n')
+    sha256 = finished.record["inputs"]["corpus"]["sha256"]
+    changed(copy, lambda r: r.update(inputs={"corpus": {"path": str(corpus), "sha256": sha256}}))
+    assert problems(copy) == {"corpus": "not the one that was used"}
+    corpus.unlink()
+    assert "corpus: not here, so not compared" in [finding.told() for finding in verify(copy)]
+
+
+def test_a_record_of_before_figures_were_hashed_says_so(copy):
+    def older(record):
+        record["stages"]["1_prompts"]["figures"] = ["1_prompts.png"]
+        del record["report"]["files"]
+
+    told = [finding.told() for finding in verify(changed(copy, older))]
+    assert "figure 1_prompts.png: recorded without its hash, so not compared" in told
+    assert "report: nothing of it is recorded, so it is not compared" in told
+    assert problems(copy) == {}
+
+
+def test_parameters_that_the_analysis_does_not_know_are_told(copy):
+    def unknown(record):
+        record["stages"]["4_analysis"]["made_from"]["parameters"]["bootstrap_rounds"] = "many"
+
+    found = {finding.what: finding.problem for finding in verify(changed(copy, unknown))}
+    assert "'bootstrap_rounds' is a int, not 'many'" in found["metrics"]
+
+
+def test_an_unfinished_run_cannot_be_verified(tmp_path):
+    run = RunFolder(tmp_path / "out")
+    run.update_record(stages={"1_prompts": {"state": "failed"}})
+    with pytest.raises(RunError, match="1_prompts is not done here"):
+        verify(run)
+
+
+def test_each_run_of_a_sweep_is_verified(finished, tmp_path, capsys):
+    sweep = tmp_path / "sweep"
+    shutil.copytree(finished.path, sweep / "seed=0")
+    RunFolder(sweep / "seed=1").update_record(parameters={"corpus": ""}, stages={})
+    (sweep / "seed=2").mkdir()
+    (sweep / "seed=2" / "run.json").write_text("{")
+    (sweep / "seed=0" / "figures" / "1_prompts.png").unlink()
+    assert main(["verify", str(sweep)]) == 1
+    told = capsys.readouterr().out
+    assert "\n  figure 1_prompts.png: missing\n" in told
+    assert "seed=1: " in told
+    assert "1_prompts is not done here; run it first" in told
+    assert "seed=2/run.json: damaged" in told
+    assert told.splitlines()[-1].startswith("3 of 3 runs are not what")
+    assert main(["verify", str(tmp_path / "nowhere")]) == 1
+    assert "there is no run here" in capsys.readouterr().err
