@@ -213,7 +213,10 @@ class Span:
     char_stop: Annotated[int, "one past the last character"]
     text: Annotated[str, "the passage"]
     log_probability: Annotated[float, "sum of the logs of its tokens' corpus frequencies"]
-    n_occurrences: Annotated[int, "how often it stands in the corpus, exactly"]
+    n_occurrences: Annotated[
+        int,
+        "how often it stands in the corpus; of a whole text without whole_exact at least so often",
+    ]
     n_documents: Annotated[int, "in how many distinct documents, counted for kept spans"]
     documents_exact: Annotated[bool, "whether that number is exact, not a lower bound"]
     dropped: Annotated[str, "why it is left out: short, blank, no word, common; empty: kept"] = ""

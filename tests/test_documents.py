@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from propme.index.brute_force import BruteForceIndex
 from propme.index.protocol import Occurrences, Position
+from propme.index.text_search import TextOccurrences
 from propme.simpletrace import documents
 from propme.simpletrace.documents import (
     Hits,
@@ -33,6 +34,19 @@ BPE = byte_tokenizer(DANISH, 60)
 
 def sample(index: BruteForceIndex, n: int, seed: int = 0, name: str = "g") -> list[Position]:
     return sample_documents(Hits.of(index, index.find([A, B])), n, seed, name)
+
+
+def found_as_text(places, exact):
+    return Hits.of_text(TextOccurrences(tuple(Position(*place) for place in places), exact))
+
+
+def test_documents_among_some_of_the_places_of_a_text_are_a_lower_bound() -> None:
+    """Two places in one document and one in another, of which there may be more."""
+    places = [(0, 1, 0), (0, 1, 7), (0, 2, 0)]
+    assert count_documents(found_as_text(places, exact=True)) == (2, True)
+    assert count_documents(found_as_text(places, exact=False)) == (2, False)
+    assert count_documents(found_as_text(places[:1], exact=True)) == (1, True)
+    assert count_documents(found_as_text(places[:1], exact=False)) == (1, False)
 
 
 def test_all_documents_where_there_are_no_more_than_wanted() -> None:

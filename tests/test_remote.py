@@ -24,9 +24,11 @@ pytest.importorskip("infini_gram")
 
 from infinigram_server import infinigram_server
 
-from propme.index import remote
-from propme.index.remote import Limits, RemoteIndex
+from propme.index import remote_memory
+from propme.index.remote import RemoteIndex
 from propme.index.remote_documents import UnreadableError
+from propme.index.remote_memory import Memory
+from propme.index.remote_ranks import Limits
 
 pytestmark = needs_engine
 
@@ -299,10 +301,10 @@ def test_a_document_that_was_not_found_is_not_shown(text_index, bpe, tmp_path):
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(remote, "_MOST_REMEMBERED", 4)
-    memory = {}
+    monkeypatch.setattr(remote_memory, "MOST_REMEMBERED", 4)
+    memory = Memory()
     for number in range(9):
-        remote._remember(memory, number, number)
+        memory[number] = number
     assert len(memory) <= 4
     assert memory[8] == 8
 

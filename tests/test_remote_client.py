@@ -24,7 +24,8 @@ from infinigram_server import Reply, infinigram_server
 
 from propme import tables
 from propme.index import remote_client
-from propme.index.remote_client import Client, NotAnsweredYetError, RefusedError, seconds_to_wait
+from propme.index.remote_client import Client, NotAnsweredYetError
+from propme.index.remote_http import RefusedError, seconds_to_wait
 
 pytestmark = needs_engine
 

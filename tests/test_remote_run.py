@@ -56,6 +56,11 @@ def test_a_run_through_a_server_finds_what_a_local_index_holds_and_asks_nothing_
     local = trace_table(rows, IndexAddress((str(index),)), TraceSettings(), tmp_path / "parts")[
         "spans"
     ]
-    counted = ["n_documents", "documents_exact"]  # among 20 occurrences only, through the server
+    # Through the server 20 places are read at most, of a whole text too, which then says so.
+    counted = ["n_occurrences", "n_documents", "documents_exact"]
     assert len(local)
     assert found.drop(columns=counted).equals(local.drop(columns=counted))
+    exact = found["documents_exact"]
+    assert found[exact].equals(local[exact])
+    assert (found["n_occurrences"] <= local["n_occurrences"]).all()
+    assert (found["n_documents"] <= local["n_documents"]).all()

@@ -11,7 +11,7 @@ from propme.index import layout
 from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
 from propme.index.protocol import Index, Occurrences, Position
-from propme.index.remote_client import RemoteSettings, is_remote
+from propme.index.remote_settings import RemoteSettings, is_remote
 from propme.index.tokenizer import Tokenizer
 from propme.index.verify import check_shape, read_manifest, read_tokenizer, verify_index
 

@@ -35,11 +35,13 @@ class Window:
 class Hits:
     """Where a passage stands: how often, and the position of each number below that.
 
-    ``at`` gives positions as rows of shard, document, and token in it.
+    ``at`` gives positions as rows of shard, document, and token in it. ``exact`` is false where it
+    may stand in more places than were looked at.
     """
 
     count: int
     at: Callable[[Sequence[int]], Places]
+    exact: bool = True
 
     @classmethod
     def of(cls, index: Index, occurrences: Occurrences) -> Hits:
@@ -50,7 +52,7 @@ class Hits:
     def of_text(cls, found: TextOccurrences) -> Hits:
         """Those of a search by characters."""
         places = np.array([(p.shard, p.document, p.offset) for p in found.positions], np.int64)
-        return cls(len(places), lambda numbers: places[list(numbers)])
+        return cls(len(places), lambda numbers: places[list(numbers)], found.exact)
 
 
 def count_documents(hits: Hits, most: int | None = None) -> tuple[int, bool]:
@@ -60,9 +62,9 @@ def count_documents(hits: Hits, most: int | None = None) -> tuple[int, bool]:
     """
     looked_at = min(hits.count, most or COUNTED_OCCURRENCES)
     if looked_at == 1:
-        return 1, hits.count == 1
+        return 1, hits.exact and hits.count == 1
     shards, numbers, _ = hits.at(range(looked_at)).T
-    return len(np.unique(shards << 48 | numbers)), looked_at == hits.count
+    return len(np.unique(shards << 48 | numbers)), hits.exact and looked_at == hits.count
 
 
 def sample_documents(hits: Hits, n: int, seed: int, name: str) -> list[Position]:

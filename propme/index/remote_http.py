@@ -1,0 +1,136 @@
+"""One request to a server of infini-gram's HTTP API, and what its answer says went wrong.
+
+The key is read from the environment (`KEY_VARIABLE`), and from nowhere else. It is in nothing that
+is told or kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from propme.errors import ParameterError, PropMeError, ServerError
+from propme.index.remote_settings import KEY_VARIABLE, split_address
+
+_MOST_TOLD = 300
+
+Question = Mapping[str, Any]
+
+
+class RefusedError(ServerError):
+    """The server answers this question by an error, however often it is asked."""
+
+
+class PassingError(PropMeError):
+    """The server did not answer now; ``after``: seconds for which it wants to be left alone."""
+
+    def __init__(self, told: str, after: float = 0.0, refused: bool = False) -> None:
+        self.after, self.refused = after, refused
+        super().__init__(told)
+
+
+class Server:
+    """One index of a server.
+
+    Parameters
+    ----------
+    address : str
+        ``https://server/#name``.
+    timeout : float
+        Seconds in which an answer must come.
+
+    Attributes
+    ----------
+    url, index : str
+        Of the server, and the index's name there.
+    """
+
+    def __init__(self, address: str, timeout: float) -> None:
+        self.url, self.index = split_address(address)
+        self._key = os.environ.get(KEY_VARIABLE, "")
+        self._http = _http(timeout, self._key)
+
+    def request(self, question: Question) -> dict[str, Any]:
+        """The answer to one question, asked once.
+
+        Raises
+        ------
+        PassingError
+            It did not come, or may be another one next time.
+        ServerError
+            The server does not know the index or the key.
+        """
+        import httpx
+
+        try:
+            response = self._http.post(self.url, json=dict(question))
+        except httpx.TimeoutException:
+            raise PassingError("it did not answer in time") from None
+        except httpx.TransportError as error:
+            raise PassingError(f"it cannot be reached ({type(error).__name__})") from None
+        except httpx.InvalidURL:
+            raise ParameterError(f"{self.url}: not an address that can be asked") from None
+        try:
+            content = response.json()
+        except ValueError:
+            content = None
+        if response.status_code != 200:
+            raise self._of_status(response.status_code, content, response.headers)
+        if not isinstance(content, dict):
+            raise PassingError("its answer is no JSON object")
+        if "error" in content:
+            raise PassingError(f"it answers by an error: {content['error']}", refused=True)
+        return content
+
+    def _of_status(self, status: int, content: Any, headers: Mapping[str, str]) -> PropMeError:
+        told = f": {content['error']}" if isinstance(content, dict) and "error" in content else ""
+        if status in (401, 403):  # such an answer likes to quote the key, so it is not told
+            return ServerError(
+                f"{self.url}: the server does not accept the key ({status}); see the environment"
+                f" variable {KEY_VARIABLE}"
+            )
+        if status in (408, 425, 429) or status >= 500:
+            after = seconds_to_wait(headers.get("retry-after"))
+            return PassingError(f"it failed ({status}){told}", after)
+        return ServerError(
+            f"{self.url}: the server refuses a request ({status}){self.scrubbed(told)}; is"
+            f" {self.index!r} the name of one of its indexes?"
+        )
+
+    def scrubbed(self, text: str) -> str:
+        """The beginning of what the server said, without the key."""
+        return (text.replace(self._key, "...") if self._key else text)[:_MOST_TOLD]
+
+
+def _http(timeout: float, key: str) -> Any:
+    try:
+        import httpx
+    except ImportError as error:
+        raise ParameterError(
+            "an index behind a server needs httpx: pip install 'propme[remote]'"
+        ) from error
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        return httpx.Client(timeout=timeout, headers=headers)
+    except Exception:  # it may quote the key
+        raise ParameterError(f"the key in {KEY_VARIABLE} cannot be sent") from None
+
+
+def seconds_to_wait(header: str | None) -> float:
+    """Seconds that ``Retry-After`` asks for, which is a number of them or a date; 0: it does not.
+
+    The date is compared with this machine's clock.
+    """
+    if not header:
+        return 0.0
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        at = parsedate_to_datetime(header)
+    except ValueError:
+        return 0.0
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())

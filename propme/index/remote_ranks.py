@@ -1,0 +1,188 @@
+"""Where passages stand in the suffix arrays of an index behind a server.
+
+The server tells rank ranges (``find``), and the byte positions of what a range holds in the order
+of its ranks (``find_cnf`` of one clause).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from propme.errors import ServerError
+from propme.index import layout
+from propme.index.protocol import Occurrences
+from propme.index.remote_client import Client
+from propme.index.remote_documents import UnreadableError
+from propme.index.remote_http import Question, RefusedError
+from propme.index.remote_memory import Memory
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server answers at most; those of the public API.
+
+    Attributes
+    ----------
+    query : int
+        Tokens of a question.
+    shown : int
+        Tokens of a document that are shown.
+    pointers : int
+        Occurrences whose byte positions are told; of more only a sample is.
+    """
+
+    query: int = 500
+    shown: int = 10_000
+    pointers: int = 50_000
+
+
+class RankRanges:
+    """Rank ranges and byte positions of passages, shard by shard.
+
+    Parameters
+    ----------
+    client : Client
+    address : str
+        For messages.
+    token_type : str
+        ``u8``, ``u16`` or ``u32``: decides the separator and the width of a byte position.
+    limits : Limits
+
+    Notes
+    -----
+    A passage longer than a question may be is cut into pieces. It occurs where a piece does and the
+    next ones stand right behind it, by their byte positions: exactly.
+    """
+
+    def __init__(self, client: Client, address: str, token_type: str, limits: Limits) -> None:
+        self._client, self._address, self._limits = client, address, limits
+        self.separator = layout.separator(token_type)
+        self.width = layout.TOKEN_TYPES[token_type].itemsize
+        self._sought: Memory[tuple[int, int, int], tuple[int, ...]] = Memory()
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Tokens of each shard, separators included."""
+        return [high for _, high in self.segments(())]
+
+    @cached_property
+    def documents_before(self) -> list[int]:
+        """Documents in the shards before each: a server numbers those of all of them.
+
+        All 0 where it does not tell; documents then keep its numbers.
+        """
+        try:
+            ranges = self.separators.ranges
+        except ServerError:
+            return [0] * len(self.sizes)
+        sizes = {shard: high - low for shard, low, high in ranges}
+        return [sum(sizes.get(m, 0) for m in range(n)) for n in range(len(self.sizes))]
+
+    @cached_property
+    def separators(self) -> Occurrences:
+        """Ranks of the documents' separators.
+
+        Raises
+        ------
+        ServerError
+            The server does not take the separator for a token.
+        """
+        try:
+            segments = self.segments((self.separator,))
+        except RefusedError as error:
+            raise ServerError(
+                f"{self._address}: the server does not tell where documents begin, so none can be"
+                " drawn: give documents in a file (parameter prefix_texts), set n_prompt_free to"
+                f" 0, and make no requests of the corpus's terms ({error})"
+            ) from None
+        return _occurrences(segments)
+
+    def find(self, ids: Sequence[int]) -> Occurrences:
+        """Where a sequence of one token or more occurs; `sought_at` remembers it."""
+        if not self.is_searchable(ids):
+            return Occurrences(())
+        wanted = tuple(int(token) for token in ids)
+        if len(wanted) > self._limits.query:
+            found = self._find_long(wanted)
+        else:
+            found = _occurrences(self.segments(wanted))
+        for range_ in found.ranges:
+            self._sought[range_] = wanted
+        return found
+
+    def sought_at(self, range_: tuple[int, int, int]) -> tuple[int, ...]:
+        """What was sought by this thread and found at ``(shard, low, high)``; empty: not known."""
+        return self._sought.get(range_, ())
+
+    def is_searchable(self, ids: Sequence[int]) -> bool:
+        """Whether a document may hold these ids, of which there must be one."""
+        return len(ids) > 0 and min(ids) >= 0 and max(ids) < self.separator
+
+    def ask_for(self, queries: Sequence[Sequence[int]]) -> None:
+        """Ask side by side what `find` then takes from the answers one by one."""
+        short = [
+            query
+            for query in queries
+            if self.is_searchable(query) and len(query) <= self._limits.query
+        ]
+        self._client.ask_all([_find(query) for query in short])
+
+    def segments(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Rank range in each shard; an empty one lies where the sequence would."""
+        answer = self._client.ask(_find(ids))
+        return [(low, high) for low, high in answer["segment_by_shard"]]
+
+    def _find_long(self, ids: tuple[int, ...]) -> Occurrences:
+        size = self._limits.query
+        # The last piece reaches back, so that none is short and common.
+        starts = [*range(0, len(ids) - size, size), len(ids) - size]
+        pieces = [(start, ids[start : start + size]) for start in starts]
+        if not all(self.find(piece).count for _, piece in pieces):
+            return Occurrences(())
+        segments = self.segments(pieces[0][1])
+        whole = [np.ones(high - low, np.bool_) for low, high in segments]
+        first = self.pointers(pieces[0][1])
+        for start, piece in pieces[1:]:
+            for n, pointers in enumerate(self.pointers(piece)):
+                whole[n] &= np.isin(first[n] + start * self.width, pointers)
+        ranges = []
+        for shard, ((low, _), at) in enumerate(
+            zip(segments, map(np.flatnonzero, whole), strict=True)
+        ):
+            if at.size:  # one behind the other, for ranks are in the order of what follows
+                ranges.append((shard, low + int(at[0]), low + int(at[-1]) + 1))
+        return Occurrences(tuple(ranges))
+
+    def pointers(self, ids: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+        """Byte positions of the occurrences in each shard, in the order of their ranks.
+
+        Raises
+        ------
+        UnreadableError
+            There are more than the server tells.
+        """
+        n = self.find(ids).count
+        told: list[list[int]] = []
+        if n <= self._limits.pointers:
+            question = {"query_type": "find_cnf", "query_ids": [[list(map(int, ids))]]}
+            told = self._client.ask(question)["ptrs_by_shard"]
+        if sum(map(len, told)) != n:
+            raise UnreadableError(
+                f"{self._address}: a passage stands {n} times in the corpus, too often for the"
+                " server to tell where"
+            )
+        return [np.array(pointers, np.int64) for pointers in told]
+
+
+def _find(ids: Sequence[int]) -> Question:
+    return {"query_type": "find", "query_ids": [int(token) for token in ids]}
+
+
+def _occurrences(segments: Sequence[tuple[int, int]]) -> Occurrences:
+    ranges = ((shard, low, high) for shard, (low, high) in enumerate(segments) if low < high)
+    return Occurrences(tuple(ranges))
