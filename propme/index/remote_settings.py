@@ -67,8 +67,8 @@ def split_address(address: str) -> tuple[str, str]:
     Raises
     ------
     ParameterError
-        There is no name, or the address holds credentials, which would be told and kept with it, or it
-        is no address.
+        There is no name, the address holds credentials, which would be told and kept with it, or
+        it is no address.
     """
     try:
         parts = urlsplit(address)
