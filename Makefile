@@ -17,7 +17,7 @@ demo: $(INSTALLED)
 # One thread a run: models this small lose more by sharing than they gain.
 demo-compare: $(INSTALLED)
 	@echo "Trains and asks 7 checkpoints, two at a time; what is there already is not made again."
-	$(BIN)/python -m propme.continued outputs/cache/continued
+	$(BIN)/python -m propme.demo.continued outputs/cache/continued
 	OMP_NUM_THREADS=1 $(BIN)/propme run params/demo-continued.yaml params/demo-continued-second.yaml --jobs 2
 	$(BIN)/propme compare params/compare-demo.yaml
 	$(BIN)/propme compare params/compare-demo-second.yaml

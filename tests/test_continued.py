@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tiny import SETTINGS, tiny_demo
 
-from propme import continued
-from propme.continued import ContinuedSettings, make, passages, read_messages, stage_rows
+from propme.demo import continued
+from propme.demo.continued import ContinuedSettings, make, passages, read_messages, stage_rows
 from propme.errors import InputError, ParameterError
 
 pytest.importorskip("gramps.version", reason="the extra 'continued' is not installed")

@@ -137,7 +137,6 @@ LAYERS = (
     ("across_runs",),
     ("parameters",),
     ("demo",),
-    ("planted", "continued"),
     ("run",),
     ("runner",),
     ("sensitivity", "comparing"),

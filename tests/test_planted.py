@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from propme import planted
+from propme.demo import planted
+from propme.demo.planted import PlantedSettings, make, write_corpus
 from propme.errors import InputError
 from propme.generation import TransformersGenerator, complete
-from propme.planted import PlantedSettings, make, write_corpus
 from propme.records import Decoding, Prompt
 
 

@@ -6,7 +6,7 @@ third is its old corpus, as in the paper. The new text is that of a user interfa
 messages in the other. The English arm is the control: what both arms do to the old corpus is done
 by reading on, and not by Danish.
 
-    python -m propme.continued FOLDER [danish] [english]
+    python -m propme.demo.continued FOLDER [danish] [english]
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 
 from propme.corpus import read_documents
-from propme.demo import Demo, DemoSettings, ensure_demo, fit_rows, write_jsonl
+from propme.demo import Demo, ensure_demo
+from propme.demo.bible import DemoSettings, write_jsonl
+from propme.demo.training import fit_rows
 from propme.errors import InputError, ParameterError
 from propme.files import alone, make_whole, write_whole
 

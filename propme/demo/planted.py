@@ -5,7 +5,7 @@ once as transformers saves models (``original``), and once more after it was tra
 which some passages of the King James Version stand 1 to 16 times (``planted``). Both are then asked
 about that corpus: the original has not read it in this form, so what it extracts is the floor.
 
-    python -m propme.planted FOLDER
+    python -m propme.demo.planted FOLDER
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from propme.corpus import read_documents
-from propme.demo import fit_rows, read_passages, write_jsonl
+from propme.demo.bible import read_passages, write_jsonl
+from propme.demo.training import fit_rows
 from propme.errors import InputError
 from propme.model_tokenizer import load_arguments
 
