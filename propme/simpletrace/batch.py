@@ -243,7 +243,7 @@ def trace_into(
     Raises
     ------
     InputError
-        ``parts`` belong to another trace.
+        ``parts`` belong to another trace, or the file of a server's answers cannot be used.
     BrokenIndexError
         The index is wrong. Any other error of one generation is told in its row of ``traces``.
     ServerError
@@ -467,7 +467,7 @@ def _traced(tracer: Tracer, generation_id: str, text: str) -> Trace:
     """Trace of one generation, or what says why there is none."""
     try:
         return tracer.trace(text, generation_id)
-    except (BrokenIndexError, ServerError):  # which concern all the others too
+    except (BrokenIndexError, InputError, ServerError):  # which concern all the others too
         raise
     except Exception as error:
         told = f"{type(error).__name__}: {error}"
