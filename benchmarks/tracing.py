@@ -39,8 +39,9 @@ from propme.simpletrace import (
     Tracer,
     TraceSettings,
     Workers,
-    batch,
     documents,
+    parts,
+    rows,
     spans,
     trace_into,
 )
@@ -227,10 +228,10 @@ def compare_stages(
 
 def traced_with_tables(tracer: Tracer, texts: Sequence[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for start in range(0, len(texts), batch.UNIT):
-            some = texts[start : start + batch.UNIT]
+        for start in range(0, len(texts), parts.UNIT):
+            some = texts[start : start + parts.UNIT]
             traces = [tracer.trace(text, f"{start}-{n}") for n, (_, text) in enumerate(some)]
-            batch._keep(Path(folder), start, batch._as_tables(traces))
+            parts.keep(Path(folder), start, rows.as_tables(traces))
 
 
 def stages(tracer: Tracer, texts: Sequence[tuple[str, str]]) -> Counter[str]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from propme.index.remote_client import NotAnsweredYetError
 from propme.progress import track
-from propme.simpletrace.batch import IndexAddress, Text
+from propme.simpletrace.address import IndexAddress
 from propme.simpletrace.rarity import number_kept
 from propme.simpletrace.spans import tokenise
 from propme.simpletrace.trace import NORMALIZED_ANCHORS, Tracer, TraceSettings
+from propme.simpletrace.workers import Text
 
 #: Look-ups that the spans of a text take at most, by token: two for each, and what galloping loses.
 LOOKUPS_PER_TOKEN = 2.5
