@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from helpers import generation, needs_engine
 
-from propme.errors import ParameterError, ServerError
+from propme.errors import InputError, ParameterError, ServerError
 from propme.index import RemoteSettings, open_index
+from propme.index.remote_answers import Answers
 from propme.simpletrace import IndexAddress, TraceSettings, trace_all, trace_table
 
 pytest.importorskip("httpx")
@@ -119,6 +120,25 @@ def test_a_fault_that_stays_ends_in_an_error_and_what_is_answered_is_kept(
     expected = trace_table(made, local, TraceSettings(), tmp_path / "local")
     for name, table in expected.items():
         pd.testing.assert_frame_equal(found[name], table)
+
+
+def test_a_file_of_answers_that_cannot_be_used_ends_the_trace(
+    text_index, served, tmp_path, real_texts, monkeypatch
+):
+    """A full disk is told once, not in the row of every generation."""
+
+    def full(*_):
+        raise InputError("make room", "answers.sqlite")
+
+    made = tables.to_frame("generations", [generation(real_texts[0][:50], "g")])
+    address = IndexAddress(
+        (served.address,),
+        tokenizer=str(text_index / "tokenizer.json"),
+        remote=RemoteSettings(str(tmp_path / "a"), rate=0),
+    )
+    monkeypatch.setattr(Answers, "put", full)
+    with pytest.raises(InputError, match="make room"):
+        trace_table(made, address, TraceSettings(), tmp_path / "parts")
 
 
 def test_a_server_that_asks_for_a_long_rest_is_not_waited_for(served, tmp_path):
