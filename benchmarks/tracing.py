@@ -32,7 +32,8 @@ from indexing import growth, texts_found
 from propme.index import Tokenizer, build_index, open_index
 from propme.index.engine import EngineIndex
 from propme.index.mapped import MappedIndex
-from propme.near_verbatim import Block, Reference, Thresholds, _long_blocks, normalize_words
+from propme.near_verbatim import Block, Reference, Thresholds, normalize_words
+from propme.near_verbatim.passages import _long_blocks
 from propme.records import Document
 from propme.simpletrace import (
     IndexAddress,
