@@ -22,7 +22,7 @@ from propme.simpletrace import TraceSettings, trace_all
 pytest.importorskip("httpx")
 pytest.importorskip("infini_gram")
 
-from infinigram_server import infinigram_server
+from infinigram_server import Reply, infinigram_server
 
 from propme.index.remote import RemoteIndex
 from propme.index.remote_documents import UnreadableError
@@ -268,6 +268,22 @@ def test_without_separators_documents_cannot_be_drawn_and_the_error_says_what_to
             index.document_at(0)
         assert index.n_tokens == 4  # the separator counted too
         assert index.locate(index.find([2, 3]), 0).offset == 1
+
+
+def test_an_outage_is_not_taken_for_a_server_that_does_not_tell_where_documents_begin(
+    built, word_tokenizer, tmp_path
+):
+    """Or the documents of the second shard would have other numbers, silently."""
+    with built([[1, 2, 3], [4, 2, 3]], "u8", 5) as folder, infinigram_server(folder) as server:
+        asked = RemoteSettings(str(tmp_path / "a"), **(QUICK | {"patience": 0.2}))
+        index = RemoteIndex(server.address, word_tokenizer("u8"), "u8", asked)
+        found = index.find([4])
+        server.fault = lambda question, _: Reply(503) if question["query_ids"] == [255] else None
+        with pytest.raises(ServerError, match=r"failed \(503\)"):
+            index.locate(found, 0)
+        server.fault = lambda *_: None
+        assert index.locate(found, 0) == open_index(folder).locate(found, 0)
+        assert index.locate(found, 0).shard == 1
 
 
 def test_a_blocked_document_is_told_in_the_row_of_its_generation(
