@@ -33,7 +33,13 @@ def count_units(n_texts: int) -> int:
 
 
 def claim(parts: Path, key: str) -> None:
-    """Mark a folder as that of one trace."""
+    """Mark a folder as that of one trace.
+
+    Raises
+    ------
+    InputError
+        It is that of another.
+    """
     marker = parts / "key"
     if not marker.is_file():
         write_whole(marker, key)
