@@ -32,15 +32,17 @@ from indexing import growth, texts_found
 from propme.index import Tokenizer, build_index, open_index
 from propme.index.engine import EngineIndex
 from propme.index.mapped import MappedIndex
-from propme.near_verbatim import Block, Reference, Thresholds, _long_blocks, normalize_words
+from propme.near_verbatim import Block, Reference, Thresholds, normalize_words
+from propme.near_verbatim.passages import _long_blocks
 from propme.records import Document
 from propme.simpletrace import (
     IndexAddress,
     Tracer,
     TraceSettings,
     Workers,
-    batch,
     documents,
+    parts,
+    rows,
     spans,
     trace_into,
 )
@@ -227,10 +229,10 @@ def compare_stages(
 
 def traced_with_tables(tracer: Tracer, texts: Sequence[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for start in range(0, len(texts), batch.UNIT):
-            some = texts[start : start + batch.UNIT]
+        for start in range(0, len(texts), parts.UNIT):
+            some = texts[start : start + parts.UNIT]
             traces = [tracer.trace(text, f"{start}-{n}") for n, (_, text) in enumerate(some)]
-            batch._keep(Path(folder), start, batch._as_tables(traces))
+            parts.keep(Path(folder), start, rows.as_tables(traces))
 
 
 def stages(tracer: Tracer, texts: Sequence[tuple[str, str]]) -> Counter[str]:

@@ -17,7 +17,8 @@ from propme.corpus import Corpus
 from propme.errors import InputError
 from propme.files import alone, write_whole
 from propme.simpletrace import IndexAddress, TraceSettings, Workers, collect, trace_into
-from propme.simpletrace.batch import TABLES, count_units, key_of
+from propme.simpletrace.batch import key_of
+from propme.simpletrace.parts import TABLES, count_units
 
 _STATE = "trace.json"
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from propme import near_verbatim
 from propme.near_verbatim import (
     AlignmentCostError,
     Block,
@@ -26,6 +25,7 @@ from propme.near_verbatim import (
     normalize_words,
     recall,
 )
+from propme.near_verbatim import matching as near_verbatim
 
 # --- the slow truth: the specification word for word, over difflib --------------------------------
 

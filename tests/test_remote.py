@@ -22,13 +22,13 @@ from propme.simpletrace import TraceSettings, trace_all
 pytest.importorskip("httpx")
 pytest.importorskip("infini_gram")
 
-from infinigram_server import infinigram_server
+from infinigram_server import Reply, infinigram_server
 
-from propme.index import remote_memory
 from propme.index.remote import RemoteIndex
 from propme.index.remote_documents import UnreadableError
 from propme.index.remote_memory import Memory
 from propme.index.remote_ranks import Limits
+from propme.index.remote_settings import split_address
 
 pytestmark = needs_engine
 
@@ -239,11 +239,15 @@ def test_a_verbatim_text_takes_one_look_up_and_a_novel_one_about_two_a_token(
         index = RemoteIndex(
             server.address, word_tokenizer("u8"), "u8", RemoteSettings(str(tmp_path / "a"), **QUICK)
         )
+        # Sizes of the shards and numbers of their documents, which answers must fit: once an index.
+        assert index.n_documents == 4
+        assert index.n_tokens == 8000
+        known = index.n_requests
         index.maximal_runs(lists[1][100:356])
-        assert index.n_requests == 1
+        assert index.n_requests == known + 1
         novel = [rng.randrange(20) for _ in range(256)]
         index.maximal_runs(novel)
-        assert 256 < index.n_requests - 1 <= 3 * 256
+        assert 256 < index.n_requests - known - 1 <= 3 * 256
         edited = [*lists[2][:120], 99, *lists[3][500:620]]
         before = index.n_requests
         index.maximal_runs(edited)
@@ -264,6 +268,22 @@ def test_without_separators_documents_cannot_be_drawn_and_the_error_says_what_to
             index.document_at(0)
         assert index.n_tokens == 4  # the separator counted too
         assert index.locate(index.find([2, 3]), 0).offset == 1
+
+
+def test_an_outage_is_not_taken_for_a_server_that_does_not_tell_where_documents_begin(
+    built, word_tokenizer, tmp_path
+):
+    """Or the documents of the second shard would have other numbers, silently."""
+    with built([[1, 2, 3], [4, 2, 3]], "u8", 5) as folder, infinigram_server(folder) as server:
+        asked = RemoteSettings(str(tmp_path / "a"), **(QUICK | {"patience": 0.2}))
+        index = RemoteIndex(server.address, word_tokenizer("u8"), "u8", asked)
+        found = index.find([4])
+        server.fault = lambda question, _: Reply(503) if question["query_ids"] == [255] else None
+        with pytest.raises(ServerError, match=r"failed \(503\)"):
+            index.locate(found, 0)
+        server.fault = lambda *_: None
+        assert index.locate(found, 0) == open_index(folder).locate(found, 0)
+        assert index.locate(found, 0).shard == 1
 
 
 def test_a_blocked_document_is_told_in_the_row_of_its_generation(
@@ -300,9 +320,8 @@ def test_a_document_that_was_not_found_is_not_shown(text_index, bpe, tmp_path):
             index.document_tokens(0, 0)
 
 
-def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(remote_memory, "MOST_REMEMBERED", 4)
-    memory = Memory()
+def test_memory_is_bounded():
+    memory = Memory(4)
     for number in range(9):
         memory[number] = number
     assert len(memory) <= 4
@@ -318,12 +337,29 @@ def test_memory_is_bounded(monkeypatch):
         ("https://host/", "name is missing"),
         ("https://user:secret@host/#v4", "PROPME_INDEX_KEY"),
         ("https://host/?key=secret#v4", "PROPME_INDEX_KEY"),
+        ("https://host/?#v4", "PROPME_INDEX_KEY"),
+        ("https://host/#v4?key=secret", "PROPME_INDEX_KEY"),
+        ("https://host/#v4&key=secret", "PROPME_INDEX_KEY"),
+        ("https://host/#v4#key=secret", "PROPME_INDEX_KEY"),
+        ("https://host/key=secret/#v4", "PROPME_INDEX_KEY"),
+        ("https://host/api;secret/#v4", "PROPME_INDEX_KEY"),
+        ("https://host/:secret@/#v4", "PROPME_INDEX_KEY"),
+        ("https://host/%73ecret/#v4", "PROPME_INDEX_KEY"),
+        ("https://host:secret/#v4", "no URL"),
+        ("https://[secret/#v4", "no URL"),
     ],
 )
 def test_an_address_names_its_index_and_holds_no_key(address, told, text_index):
     with pytest.raises(ParameterError, match=told) as error:
         open_index(address, tokenizer=str(text_index / "tokenizer.json"))
     assert "secret" not in str(error.value)
+
+
+def test_an_address_may_have_a_port_and_a_path():
+    assert split_address("https://host:8080/v1/~me/#v4_a-b.c") == (
+        "https://host:8080/v1/~me/",
+        "v4_a-b.c",
+    )
 
 
 def test_it_is_opened_alone_and_with_a_tokenizer(text_index):

@@ -1,7 +1,5 @@
 """Questions to a server: patient, few at a time, never twice, and clear about what went wrong."""
 
-import multiprocessing
-import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +24,11 @@ from propme import tables
 from propme.index import remote_client
 from propme.index.remote_client import Client, NotAnsweredYetError
 from propme.index.remote_http import RefusedError, seconds_to_wait
+from propme.index.remote_questions import find
 
 pytestmark = needs_engine
 
-AGE = {"query_type": "find", "query_ids": [5, 6]}
+AGE = find([5, 6])
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +68,11 @@ FAULTS = {
     "error": lambda: Reply(200, {"error": "overloaded"}),
     "list": lambda: Reply(200, [1, 2]),
     "lacks": lambda: Reply(200, {"latency": 0.1}),
+    "rests oddly": lambda: Reply(429, {"error": ["slow"]}, {"Retry-After": "\xb2"}),
+    "encoded otherwise": lambda: Reply(200, b"no gzip", {"Content-Encoding": "gzip"}),
+    "nested": lambda: Reply(200, b"[" * 100_000 + b"]" * 100_000),
+    "no content": lambda: Reply(204, b""),
+    "redirects": lambda: Reply(302, b"", {"Location": "http://[/login"}),
     "contradicts": lambda: Reply(200, {"cnt": 3, "segment_by_shard": [[1, 2]]}),
 }
 
@@ -94,7 +98,7 @@ def test_a_fault_that_passes_changes_nothing(kind, text_index, served, tmp_path,
     assert n_repeated == n_faults or (kind == "slow" and n_repeated > n_faults)
 
 
-@pytest.mark.parametrize("kind", ["dropped", "500", "HTML", "contradicts"])
+@pytest.mark.parametrize("kind", ["dropped", "500", "HTML", "nested", "redirects", "contradicts"])
 def test_a_fault_that_stays_ends_in_an_error_and_what_is_answered_is_kept(
     kind, text_index, served, tmp_path, real_texts
 ):
@@ -118,6 +122,25 @@ def test_a_fault_that_stays_ends_in_an_error_and_what_is_answered_is_kept(
         pd.testing.assert_frame_equal(found[name], table)
 
 
+def test_a_file_of_answers_that_cannot_be_used_ends_the_trace(
+    text_index, served, tmp_path, real_texts, monkeypatch
+):
+    """A full disk is told once, not in the row of every generation."""
+
+    def full(*_):
+        raise InputError("make room", "answers.sqlite")
+
+    made = tables.to_frame("generations", [generation(real_texts[0][:50], "g")])
+    address = IndexAddress(
+        (served.address,),
+        tokenizer=str(text_index / "tokenizer.json"),
+        remote=RemoteSettings(str(tmp_path / "a"), rate=0),
+    )
+    monkeypatch.setattr(Answers, "put", full)
+    with pytest.raises(InputError, match="make room"):
+        trace_table(made, address, TraceSettings(), tmp_path / "parts")
+
+
 def test_a_server_that_asks_for_a_long_rest_is_not_waited_for(served, tmp_path):
     served.fault = lambda *_: Reply(429, {"error": "later"}, {"Retry-After": "900"})
     with pytest.raises(ServerError, match="asks for 900 s of rest"):
@@ -136,9 +159,37 @@ def test_retry_after_is_a_number_of_seconds_or_a_date(seconds):
     assert seconds - 2 < seconds_to_wait(format_datetime(at, usegmt=True)) <= seconds
 
 
-@pytest.mark.parametrize("header", [None, "", "soon", "Mon, 01 Jan 2001 00:00:00 GMT", "-5"])
+ODD_RESTS = (
+    "soon",
+    "-5",
+    "\xb2",
+    "٣",
+    "1e3",
+    "0x1F",
+    "Mon, 99 Jan 2001",
+    "Mon, 01 Jan 99999 00:00 GMT",
+)
+
+
+@pytest.mark.parametrize("header", [None, "", "Mon, 01 Jan 2001 00:00:00 GMT", *ODD_RESTS])
 def test_any_other_retry_after_asks_for_nothing(header):
     assert seconds_to_wait(header) == 0
+
+
+def test_a_rest_without_end_is_not_waited_for(served, tmp_path):
+    served.fault = lambda *_: Reply(503, b"", {"Retry-After": "9" * 400})
+    with pytest.raises(ServerError, match="asks for inf s of rest"):
+        client(served, tmp_path).ask(AGE)
+
+
+def test_a_server_that_has_moved_is_told_at_once_and_no_more_of_where_than_its_name(
+    served, tmp_path
+):
+    served.fault = lambda *_: Reply(308, b"", {"Location": "https://new.example/?key=sesame"})
+    with pytest.raises(ServerError, match=r"moved \(308\) to new\.example; give") as error:
+        client(served, tmp_path).ask(AGE)
+    assert "sesame" not in str(error.value)
+    assert len(served.asked) == 1
 
 
 def test_an_unknown_index_is_told_at_once(served, tmp_path):
@@ -151,7 +202,7 @@ def test_an_unknown_index_is_told_at_once(served, tmp_path):
 def test_a_question_that_the_server_never_answers_is_given_up(served, tmp_path):
     asking = client(served, tmp_path)
     with pytest.raises(RefusedError, match="limit your input to <= 500 tokens"):
-        asking.ask({"query_type": "find", "query_ids": [5] * 501})
+        asking.ask(find([5] * 501))
     assert len(served.asked) == 3
     assert asking.ask(AGE)["cnt"] >= 0
 
@@ -175,13 +226,13 @@ def test_the_key_is_sent_and_stands_in_nothing_else(served, tmp_path, monkeypatc
     assert all(b"sesame" not in path.read_bytes() for path in tmp_path.iterdir())
     served.fault = lambda *_: Reply(400, {"error": "what is sesame?"})
     with pytest.raises(ServerError) as refused:
-        asking.ask({"query_type": "find", "query_ids": [7]})
+        asking.ask(find([7]))
     served.fault = lambda *_: Reply(401, {"error": "sesame is no key"})
     with pytest.raises(ServerError, match="PROPME_INDEX_KEY") as unknown:
-        asking.ask({"query_type": "find", "query_ids": [7]})
+        asking.ask(find([7]))
     served.fault = lambda *_: Reply(200, {"error": "sesame, sesame"})
     with pytest.raises(ServerError, match="by an error") as failed:
-        asking.ask({"query_type": "find", "query_ids": [7]})
+        asking.ask(find([7]))
     assert all("sesame" not in str(each.value) for each in (refused, unknown, failed))
 
 
@@ -209,7 +260,7 @@ def test_what_many_threads_ask_is_asked_once_and_few_at_a_time(served, tmp_path)
             active -= 1
 
     served.fault = notice
-    questions = [{"query_type": "find", "query_ids": [number]} for number in range(8)]
+    questions = [find([number]) for number in range(8)]
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(asking.ask_all, [questions] * 6))
     assert all(each == answers[0] for each in answers)
@@ -222,66 +273,8 @@ def test_offline_only_kept_answers_are_given(served, tmp_path):
     offline = client(served, tmp_path, offline=True)
     assert offline.ask(AGE) == answer
     with pytest.raises(NotAnsweredYetError):
-        offline.ask({"query_type": "find", "query_ids": [7]})
+        offline.ask(find([7]))
     assert len(served.asked) == 1
-
-
-def test_turns_are_as_far_apart_as_the_rate_says(tmp_path):
-    answers = Answers(tmp_path / "a")
-    waits = [answers.turn("s", 2.0) for _ in range(4)]
-    for number, wait in enumerate(waits):  # half a second each, less what the calls took
-        assert number / 2 - 0.4 < wait <= number / 2
-    assert Answers(tmp_path / "a").turn("s", 2.0) > 1.5  # another process waits behind them
-    assert answers.turn("another", 2.0) == 0
-    assert Answers(tmp_path / "b").turn("s", 0) == 0
-
-
-def test_a_server_is_held_for_all_who_share_the_file(tmp_path):
-    Answers(tmp_path / "a").hold("s", 30.0)
-    assert 29 < Answers(tmp_path / "a").turn("s", 0) <= 30
-    Answers(tmp_path / "a").hold("s", 5.0)  # a shorter rest does not end a longer one
-    assert Answers(tmp_path / "a").turn("s", 0) > 25
-
-
-def test_a_clock_that_was_set_back_does_not_stop_the_turns(tmp_path, monkeypatch):
-    answers = Answers(tmp_path / "a")
-    monkeypatch.setattr(time, "time", lambda: 2e9)
-    answers.turn("s", 1.0)
-    monkeypatch.setattr(time, "time", lambda: 1e9)
-    assert answers.turn("s", 1.0) == 0
-
-
-# --- the file of answers --------------------------------------------------------------------------
-
-
-def _write(path, first):
-    answers = Answers(path)
-    for number in range(first, first + 100):
-        answers.put(number.to_bytes(4, "big"), {"n": number})
-
-
-def test_several_processes_may_write_at_a_time(tmp_path):
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_write, args=(tmp_path / "a", n)) for n in (0, 50, 100)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    answers = Answers(tmp_path / "a")
-    assert [answers.get(n.to_bytes(4, "big")) for n in range(200)] == [{"n": n} for n in range(200)]
-    assert answers.get(b"none") is None
-
-
-def test_a_file_that_is_none_or_damaged_is_told(tmp_path):
-    (tmp_path / "a").write_text("These are my memoirs, and no answers. " * 100)
-    with pytest.raises(InputError, match="remove it"):
-        Answers(tmp_path / "a")
-    answers = Answers(tmp_path / "b")
-    answers.put(b"question", {"n": 1})
-    with sqlite3.connect(tmp_path / "b") as file:
-        file.execute("UPDATE answers SET answer = x'00'")
-    with pytest.raises(InputError, match="cannot be used as a file of answers"):
-        answers.get(b"question")
 
 
 @pytest.mark.parametrize("wrong", [{"rate": -1}, {"at_once": 0}, {"most_read": 0}])

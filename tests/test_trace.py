@@ -33,6 +33,7 @@ from propme.simpletrace import (
     trace_all,
     trace_share,
     trace_table,
+    workers,
 )
 from propme.simpletrace.documents import normalize
 
@@ -818,7 +819,7 @@ def test_shares_of_a_table_are_traced_apart_and_found_again(
     def refuse(*_: object) -> None:
         raise AssertionError("traced again")
 
-    monkeypatch.setattr(batch, "_trace_unit", refuse)
+    monkeypatch.setattr(workers, "_trace_unit", refuse)
     for name, found in trace_table(*given, tmp_path / "parts").items():
         assert found.equals(whole[name])
     # Of other settings nothing is taken.

@@ -195,8 +195,8 @@ def test_a_killed_trace_goes_on_where_it_was(
     kept = {path: path.stat().st_mtime_ns for path in output.glob("parts/*.traces.parquet")}
     assert len(kept) >= 2
     done = set()
-    original = batch._keep
-    monkeypatch.setattr(batch, "_keep", lambda *given: (done.add(given[1]), original(*given)))
+    original = batch.keep
+    monkeypatch.setattr(batch, "keep", lambda *given: (done.add(given[1]), original(*given)))
     assert trace_command(index, file, output, "--workers", 1) == 0
     assert len(done) == 7 - len(kept)
     assert contents(output) == expected
@@ -424,7 +424,7 @@ def test_a_dask_cluster_of_which_a_worker_is_killed(
 MEASURE = """
 import resource, sys
 from propme.simpletrace import IndexAddress, TraceSettings, Tracer
-from propme.simpletrace.batch import _open
+from propme.simpletrace.workers import _open
 
 def kilobytes(name):
     (line,) = [line for line in open("/proc/self/status") if line.startswith(name + ":")]

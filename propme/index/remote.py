@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from propme.errors import ServerError
 from propme.index.mapped import searchable_pieces
 from propme.index.protocol import Occurrences, Places, Position, Runs
 from propme.index.remote_client import Client
-from propme.index.remote_ranks import Limits, RankRanges
+from propme.index.remote_ranks import Limits, NotToldError, RankRanges
 from propme.index.remote_reading import DocumentReader
 from propme.index.remote_search import SequenceSearch
 from propme.index.remote_settings import RemoteSettings
@@ -86,7 +85,7 @@ class RemoteIndex:
         """Tokens in the index, separators left out where the server tells their number."""
         try:
             return sum(self._ranks.sizes) - self.n_documents
-        except ServerError:
+        except NotToldError:
             return sum(self._ranks.sizes)
 
     @property
@@ -123,7 +122,7 @@ class RemoteIndex:
         return np.array(found, np.int64).reshape(-1, 2)
 
     def _search(self, ids: Sequence[int]) -> SequenceSearch:
-        return SequenceSearch(ids, self._ranks, self._documents, self.tokenizer, self.limits)
+        return SequenceSearch(ids, self._ranks, self._documents, self.limits)
 
     def find_runs(self, ids: Sequence[int], runs: Runs) -> list[Occurrences]:
         """Where ``ids[start:stop]`` occurs, for each row of `maximal_runs`."""

@@ -1,6 +1,7 @@
 """Answers of a server, kept in one file, so that nothing is asked twice; and whose turn it is.
 
 Several processes may use the file at a time, on one machine. What a killed one has asked is there.
+Every write is one statement, which holds or does not: nothing is left half done by a full disk.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,34 @@ from propme.errors import InputError
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS turns (server TEXT PRIMARY KEY, next REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims
+    (question BLOB PRIMARY KEY, owner INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
 
-#: Seconds for which a process waits for another one that is writing.
-_PATIENCE = 60.0
+#: The turn of who asks next, given out in one statement: two processes never get the same.
+_TAKE_TURN = """
+INSERT INTO turns VALUES (:server, :now + :step) ON CONFLICT (server) DO UPDATE
+SET next = CASE WHEN next > :now + :farthest THEN :now ELSE max(next, :now) END + :step
+RETURNING next
+"""
 
-#: A turn farther ahead than this comes of a clock that was set back, in seconds.
-_FARTHEST_TURN = 3600.0
+#: A claim holds until it lapses, or its owner lets it go.
+_CLAIM = """
+INSERT INTO claims VALUES (:question, :owner, :until) ON CONFLICT (question) DO UPDATE
+SET owner = excluded.owner, until = excluded.until
+WHERE owner = excluded.owner OR until < :now OR until > :now + :farthest
+RETURNING owner
+"""
+
+#: Seconds for which a process waits for others that are writing, in all and at a time.
+_PATIENCE, _AT_A_TIME = 60.0, 5.0
+
+#: What is farther ahead than this comes of a clock that was set back, in seconds.
+_FARTHEST = 3600.0
+
+
+class DroppedAnswersWarning(UserWarning):
+    """Answers that were kept cannot be right: they are asked anew."""
 
 
 class Answers:
@@ -39,92 +62,146 @@ class Answers:
     Raises
     ------
     InputError
-        It cannot be made, or holds something else.
+        It cannot be made, read or written, or holds something else; so do all methods.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened = threading.local()
+        self._has_dropped = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection().executescript(_TABLES)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise self._unusable(error) from error
+        for table in filter(str.strip, _TABLES.split(";")):
+            self._execute(table)
 
     def get(self, question: bytes) -> dict[str, Any] | None:
-        """The answer to a question, if it was ever given."""
+        """The answer to a question, if it was ever given; a damaged one is dropped."""
+        rows = self._execute("SELECT answer FROM answers WHERE question = ?", (question,))
+        if not rows:
+            return None
         try:
-            found = self._connection().execute(
-                "SELECT answer FROM answers WHERE question = ?", (question,)
-            )
-            row = found.fetchone()
-            answer: dict[str, Any] | None = row and json.loads(zlib.decompress(row[0]))
-        except (sqlite3.Error, zlib.error, ValueError) as error:
-            raise self._unusable(error) from error
-        return answer
+            answer = json.loads(zlib.decompress(rows[0][0]))
+        except (zlib.error, ValueError, TypeError, RecursionError):
+            answer = None
+        if isinstance(answer, dict):
+            return answer
+        self.drop(question)
+        return None
 
     def put(self, question: bytes, answer: dict[str, Any]) -> None:
         """Keep an answer; the first of two to one question stays."""
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        try:
-            self._connection().execute(
-                "INSERT OR IGNORE INTO answers VALUES (?, ?)",
-                (question, zlib.compress(text.encode("utf-8", "surrogatepass"), 1)),
+        packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+        self._execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, packed))
+
+    def drop(self, question: bytes) -> None:
+        """Forget an answer that cannot be right, and say so the first time."""
+        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+        if not self._has_dropped:
+            self._has_dropped = True
+            warnings.warn(
+                f"{self._path}: answers that are damaged or cannot be right are dropped and asked"
+                " anew",
+                DroppedAnswersWarning,
+                stacklevel=2,
             )
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
+
+    def claim(self, question: bytes, seconds: float) -> bool:
+        """Whether this process may ask a question: none other is asking it.
+
+        It may for some seconds, or until `release`; a claim of a process that is gone is void.
+        """
+        now, owner = time.time(), os.getpid()
+        values = {
+            "question": question,
+            "owner": owner,
+            "now": now,
+            "until": now + min(seconds, _FARTHEST),
+            "farthest": _FARTHEST,
+        }
+        if self._execute(_CLAIM, values):
+            return True
+        for (other,) in self._execute("SELECT owner FROM claims WHERE question = ?", (question,)):
+            if not _is_running(other):
+                self._release(question, other)
+        return bool(self._execute(_CLAIM, values))
+
+    def release(self, question: bytes) -> None:
+        """Let others ask a question."""
+        self._release(question, os.getpid())
+
+    def _release(self, question: bytes, owner: int) -> None:
+        self._execute("DELETE FROM claims WHERE question = ? AND owner = ?", (question, owner))
 
     def turn(self, server: str, rate: float) -> float:
         """Seconds until the caller may ask a server that is asked ``rate`` times a second.
 
         The turn is the caller's from then on. 0: there is no such limit, but for `hold`.
         """
-        if not rate and not self._next(server):
-            return 0.0
-        connection = self._connection()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            now = time.time()
-            begins = self._next(server)
-            begins = now if begins > now + _FARTHEST_TURN else max(now, begins)
-            follows = begins + (1 / rate if rate else 0.0)
-            connection.execute("INSERT OR REPLACE INTO turns VALUES (?, ?)", (server, follows))
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        return begins - now
+        now = time.time()
+        if rate:
+            step = 1 / rate
+            values = {"server": server, "now": now, "step": step, "farthest": _FARTHEST}
+            ((follows,),) = self._execute(_TAKE_TURN, values)
+            return max(0.0, float(follows) - step - now)
+        rows = self._execute("SELECT next FROM turns WHERE server = ?", (server,))
+        wait = float(rows[0][0]) - now if rows else 0.0
+        return wait if 0 < wait <= _FARTHEST else 0.0
 
     def hold(self, server: str, seconds: float) -> None:
-        """Let nobody ask a server for some seconds, for it said so."""
-        until = time.time() + seconds
-        try:
-            self._connection().execute(
-                "INSERT INTO turns VALUES (?, ?)"
-                " ON CONFLICT (server) DO UPDATE SET next = max(next, excluded.next)",
-                (server, until),
-            )
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
+        """Let nobody ask a server for some seconds, an hour at most, for it said so."""
+        self._execute(
+            "INSERT INTO turns VALUES (?, ?)"
+            " ON CONFLICT (server) DO UPDATE SET next = max(next, excluded.next)",
+            (server, time.time() + min(seconds, _FARTHEST)),
+        )
 
-    def _next(self, server: str) -> float:
-        found = self._connection().execute("SELECT next FROM turns WHERE server = ?", (server,))
-        row = found.fetchone()
-        return float(row[0]) if row else 0.0
+    def _execute(self, statement: str, values: Any = ()) -> list[Any]:
+        """Rows of a statement, which waits while other processes write."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._connection().execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise self._unusable(error) from error
+                time.sleep(0.01)  # what SQLite itself does not wait for, as for a file being opened
 
     def _connection(self) -> sqlite3.Connection:
         """The thread's own; a process that was forked off may not use its parent's."""
         if getattr(self._opened, "by", None) != os.getpid():
-            connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+            self._opened.connection, self._opened.by = self._connect(), os.getpid()
+        opened: sqlite3.Connection = self._opened.connection
+        return opened
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_AT_A_TIME, isolation_level=None)
+        try:
             # Readers and a writer do not wait for each other. What a crash of the machine loses of
             # the last second is asked again.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            self._opened.connection, self._opened.by = connection, os.getpid()
-        opened: sqlite3.Connection = self._opened.connection
-        return opened
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
 
     def _unusable(self, error: Exception) -> InputError:
         return InputError(
             f"cannot be used as a file of answers ({error}); make room, name another, or remove it",
             str(self._path),
         )
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process has the file; the low byte is the kind of error."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _is_running(process: int) -> bool:
+    import psutil
+
+    return bool(psutil.pid_exists(process))

@@ -7,14 +7,22 @@ import json
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from propme.errors import PropMeError, ServerError
 from propme.index.remote_answers import Answers
-from propme.index.remote_http import PassingError, Question, RefusedError, Server
+from propme.index.remote_http import PassingError, RefusedError, Server
+from propme.index.remote_questions import (
+    Answer,
+    Checked,
+    ContradictionError,
+    Question,
+    WrongAnswerError,
+)
 from propme.index.remote_settings import RemoteSettings, default_answers
 
 #: Seconds before the first repetition of a question, doubled each time up to the longest.
@@ -24,17 +32,31 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 #: it may be overloaded, or it may never answer this one.
 _TRIES_OF_REFUSED = 3
 
-#: What an answer must hold, by the type of the question.
-_HOLDS = {
-    "find": ("cnt", "segment_by_shard"),
-    "find_cnf": ("cnt", "approx", "ptrs_by_shard"),
-    "get_doc_by_rank": ("doc_ix", "doc_len", "disp_len", "needle_offset", "metadata", "spans"),
-    "get_doc_by_ptr": ("doc_ix", "doc_len", "disp_len", "needle_offset", "metadata", "spans"),
-}
+#: Under which it is kept of an odd answer that the server said it twice.
+_CONFIRMED = "confirmed"
+
+#: Seconds after which it is looked again whether another process has got an answer.
+_LOOKED_AGAIN = 0.05
 
 
 class NotAnsweredYetError(PropMeError):
     """A question is not among the answers that are kept, and nobody may be asked."""
+
+
+@dataclass
+class _Round:
+    """What is asked until somebody gives up.
+
+    Attributes
+    ----------
+    stopped : Event
+        Somebody has.
+    under_way : dict of Future
+        By the name of the question. Who asks in the next round does not wait for these.
+    """
+
+    stopped: threading.Event = field(default_factory=threading.Event)
+    under_way: dict[bytes, Future[Answer]] = field(default_factory=dict)
 
 
 class Client:
@@ -58,79 +80,120 @@ class Client:
         self._answers = Answers(Path(settings.answers or default_answers()))
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix="asking")
         self._lock = threading.Lock()
-        self._under_way: dict[bytes, Future[dict[str, Any]]] = {}
-        self._stopped = threading.Event()
+        self._round = _Round()
         self.n_requests = 0
 
-    def ask(self, question: Question) -> dict[str, Any]:
+    def ask(self, question: Question) -> Answer:
         """The answer to one question; see `ask_all`."""
         return self.ask_all([question])[0]
 
-    def ask_all(self, questions: Sequence[Question]) -> list[dict[str, Any]]:
+    def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
         """Answers to several questions, asked side by side.
 
         Raises
         ------
         ServerError
             The server is lost, failing or busy for longer than the settings' patience, does not
-            know the index or the key, or (`RefusedError`) answers by an error. What was answered is
-            kept, so that the next run goes on from there.
+            know the index or the key, contradicts itself, or (`RefusedError`) answers by an error.
+            What was answered is kept, so that the next run goes on from there.
         NotAnsweredYetError
             Only kept answers may be given, and this one is not.
         """
         try:
             waiting = [self._answer_or_future(question) for question in questions]
-            return [each.result() if isinstance(each, Future) else each for each in waiting]
+            return [_result(each) for each in waiting]
         except RefusedError:
             raise
         except (ServerError, KeyboardInterrupt):
             # Whoever else waits to ask again need not; what is asked later may.
-            self._stopped.set()
-            self._stopped = threading.Event()
+            with self._lock:
+                self._round.stopped.set()
+                self._round = _Round()
             raise
 
-    def _answer_or_future(self, question: Question) -> dict[str, Any] | Future[dict[str, Any]]:
-        whole = {"index": self._server.index, **question}
-        asked = json.dumps([self._server.url, whole], sort_keys=True)
-        name = hashlib.sha256(asked.encode()).digest()
-        kept = self._answers.get(name)
+    def _answer_or_future(self, question: Question) -> Answer | Future[Answer]:
+        name = self._name(question.fields)
+        kept = self._kept(name, question)
         if kept is not None:
             return kept
         if self._settings.offline:
             raise NotAnsweredYetError(
-                f"{self._server.index}: not asked yet: {question['query_type']}"
+                f"{self._server.index}: not asked yet: {question.fields['query_type']}"
             )
         with self._lock:
             # Another thread may have asked the same, or have had its answer since.
-            under_way = self._under_way.get(name)
-            if under_way is None and (kept := self._answers.get(name)) is not None:
+            under_way = self._round.under_way.get(name)
+            if under_way is None and (kept := self._kept(name, question)) is not None:
                 return kept
             if under_way is None:
-                under_way = self._pool.submit(self._fetch, name, whole)
-                self._under_way[name] = under_way
+                under_way = self._pool.submit(self._fetch, name, question, self._round)
+                self._round.under_way[name] = under_way
         return under_way
 
-    def _fetch(self, name: bytes, question: Question) -> dict[str, Any]:
-        """Ask, ever more slowly, while the server may yet answer."""
+    def _whole(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"index": self._server.index, **fields}
+
+    def _name(self, fields: Mapping[str, Any]) -> bytes:
+        asked = json.dumps([self._server.url, self._whole(fields)], sort_keys=True)
+        return hashlib.sha256(asked.encode()).digest()
+
+    def _kept(self, name: bytes, question: Question) -> Answer | None:
+        """A kept answer; one that cannot be right is dropped."""
+        kept = self._answers.get(name)
+        if kept is None:
+            return None
         try:
-            answer = self._patiently(question)
+            answer, odd = self._check(name, question, kept)
+            if not odd or kept.get(_CONFIRMED) is True:
+                return answer
+        except WrongAnswerError:
+            pass
+        self._answers.drop(name)
+        return None
+
+    def _check(self, name: bytes, question: Question, answer: Mapping[str, Any]) -> Checked:
+        try:
+            return question.check(answer)
+        except ContradictionError as error:  # either may be the wrong one
+            self._answers.drop(name)
+            self._answers.drop(self._name(error.other))
+            raise
+
+    def _fetch(self, name: bytes, question: Question, round_: _Round) -> Answer:
+        """Ask, unless another process does, whose answer is then waited for."""
+        try:
+            while not self._answers.claim(name, self._settings.patience + self._settings.timeout):
+                if round_.stopped.wait(_LOOKED_AGAIN):
+                    raise ServerError(self._told("it is left alone"))
+            kept = self._kept(name, question)
+            if kept is not None:
+                return kept
+            answer = self._patiently(name, question, round_.stopped)
             self._answers.put(name, answer)
             return answer
         finally:
+            self._answers.release(name)
             with self._lock:
-                self._under_way.pop(name, None)
+                round_.under_way.pop(name, None)
 
-    def _patiently(self, question: Question) -> dict[str, Any]:
+    def _patiently(self, name: bytes, question: Question, stopped: threading.Event) -> Answer:
+        """Ask, ever more slowly, while the server may yet answer."""
         url = self._server.url
         deadline = time.monotonic() + self._settings.patience
-        stopped, pause, refused, last = self._stopped, _FIRST_WAIT, 0, "it is left alone"
+        pause, refused, last = _FIRST_WAIT, 0, "it is left alone"
         wait = 0.0
+        doubted: Answer | None = None
         while True:
             wait = max(wait, self._answers.turn(url, self._settings.rate))
             if time.monotonic() + wait > deadline or stopped.wait(wait):
                 raise ServerError(self._told(last))
             try:
-                return self._request(question)
+                answer, odd = self._check(name, question, self._request(question))
+                if not odd:
+                    return answer
+                if answer == doubted:
+                    return answer | {_CONFIRMED: True}
+                last, wait, doubted = f"its answer is odd: {odd}", 0.0, answer
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
@@ -146,7 +209,7 @@ class Client:
     def _request(self, question: Question) -> dict[str, Any]:
         with self._lock:
             self.n_requests += 1
-        return _checked(str(question["query_type"]), self._server.request(question))
+        return self._server.request(self._whole(question.fields))
 
     def _told(self, what: str) -> str:
         server = self._server
@@ -156,20 +219,5 @@ class Client:
         )
 
 
-def _checked(query_type: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of an answer: what the question was about, in the form that it should have."""
-    try:
-        kept = {name: answer[name] for name in _HOLDS[query_type]}
-    except KeyError as error:
-        raise PassingError(f"its answer to {query_type} lacks {error}") from None
-    if query_type == "find":
-        try:
-            count = sum(high - low for low, high in kept["segment_by_shard"])
-        except (TypeError, ValueError):
-            count = None
-        if count is None or count != kept["cnt"]:
-            raise PassingError("its answer to find contradicts itself")
-    for name in ("token_ids", "blocked"):
-        if query_type.startswith("get_doc") and name in answer:
-            kept[name] = answer[name]
-    return kept
+def _result(answer: Answer | Future[Answer]) -> Answer:
+    return answer.result() if isinstance(answer, Future) else answer

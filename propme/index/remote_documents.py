@@ -7,12 +7,14 @@ end where the text is cut in the middle of a word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from propme.errors import PropMeError
+from propme.errors import BrokenIndexError, PropMeError
 from propme.index.mapped import metadata_of
+from propme.index.remote_questions import Answer, field, require, whole_number
 from propme.index.tokenizer import Tokenizer
 
 #: Tokens beside a cut that may be others, as those of the word that is cut.
@@ -33,16 +35,24 @@ class Shown:
     Attributes
     ----------
     answer : dict
-        Of ``get_doc_by_rank`` or ``get_doc_by_ptr``.
+        Of ``get_doc_by_rank`` or ``get_doc_by_ptr``, as `checked_document` gives it.
     asked : int
         Most tokens that were asked for (``max_disp_len``): half of them before the token.
-    where : str
+    shard : int
         For messages.
+    tokenizer : Tokenizer
+        Of the index.
     """
 
-    answer: dict[str, Any]
+    answer: Answer
     asked: int
-    where: str
+    shard: int
+    tokenizer: Tokenizer
+
+    @property
+    def where(self) -> str:
+        """Which document it is, for messages."""
+        return f"shard {self.shard}, document {self.document}"
 
     @property
     def document(self) -> int:
@@ -62,8 +72,7 @@ class Shown:
     @property
     def before(self) -> int:
         """Tokens shown before the one that was asked for; -1: it is the separator before them."""
-        number = int(self.answer["needle_offset"])
-        return number if number <= self.length else -1  # -1 comes as a huge number
+        return _before(self.answer)
 
     @property
     def _after(self) -> int:
@@ -86,13 +95,19 @@ class Shown:
             return self.before
         return self.length - self._after if self.shows_end else None
 
-    def around(self, tokenizer: Tokenizer, sought: Sequence[int]) -> tuple[list[int], int]:
+    @cached_property
+    def _text(self) -> str:
+        return "".join(piece[0] for piece in self.answer["spans"])
+
+    @cached_property
+    def _ids(self) -> list[int]:
+        return self.tokenizer.encode(self._text)
+
+    def around(self, sought: Sequence[int]) -> tuple[list[int], int]:
         """Tokens shown, and the number among them of the one that was asked for.
 
         Parameters
         ----------
-        tokenizer : Tokenizer
-            Of the index.
         sought : sequence of int
             Tokens that are known to stand there, as those of a search; may be empty.
 
@@ -101,11 +116,9 @@ class Shown:
         UnreadableError
             The document is blocked, or does not hold ``sought`` once it is encoded again.
         """
-        if self.answer.get("blocked"):
+        if self.answer["blocked"]:
             raise UnreadableError(f"{self.where}: the server has blocked this document")
-        ids, before = self.answer.get("token_ids") or [], self.before
-        if len(ids) != self.answer["disp_len"]:  # as a rule they are those of the question
-            ids = tokenizer.encode("".join(text for text, _ in self.answer["spans"]))
+        ids, before = self._ids, self.before
         n_sought = min(len(sought), self._after)
         wanted = list(sought[:n_sought])
         for shift in self._shifts(len(ids) - self.answer["disp_len"]):
@@ -130,9 +143,7 @@ class Shown:
             range(-_MOST_SHIFTED, _MOST_SHIFTED + 1), key=lambda shift: (abs(shift), shift)
         )
 
-    def tokens(
-        self, tokenizer: Tokenizer, sought: Sequence[int], start: int, stop: int
-    ) -> list[int] | None:
+    def tokens(self, sought: Sequence[int], start: int, stop: int) -> list[int] | None:
         """Tokens ``[start, stop)``, counted from the one that was asked for; ``None``: not shown.
 
         ``start`` may lie before the document and ``stop`` behind it.
@@ -141,5 +152,83 @@ class Shown:
         last = self._after if self.shows_end else self._after - MARGIN
         if (start < first and not self.shows_start) or (stop > last and not self.shows_end):
             return None
-        ids, at = self.around(tokenizer, sought)
+        ids, at = self.around(sought)
         return ids[max(0, at + start) : max(0, at + stop)]
+
+    def odd(self, sought: Sequence[int]) -> str:
+        """What is odd about the text; empty: nothing.
+
+        It may be the text of a document that its tokenizer does not encode as the index has it.
+        """
+        if self.answer["blocked"]:
+            return f"{self.where} is blocked, and shown" if self._text else ""
+        more = abs(len(self._ids) - self.answer["disp_len"])
+        if more > (0 if self.shows_start and self.shows_end else MARGIN):
+            return f"{self.where} is not encoded in as many tokens as are shown"
+        try:
+            self.around(sought)
+        except UnreadableError as error:
+            return str(error)
+        return ""
+
+
+#: How -1 comes: as bytes in 64 bits without a sign, by the bytes of a token. What was asked for is
+#: the separator before the tokens.
+_SEPARATOR_BEFORE = (-1, 2**64 - 1, 2**63 - 1, 2**62 - 1)
+
+
+def _before(answer: Mapping[str, Any]) -> int:
+    number = whole_number(answer, "needle_offset")
+    return -1 if number in _SEPARATOR_BEFORE else number
+
+
+def checked_document(
+    answer: Mapping[str, Any], asked: int, numbers: range, size: int, where: str
+) -> Answer:
+    """What is kept of an answer about a document, once it fits together.
+
+    Parameters
+    ----------
+    answer : mapping
+        Of ``get_doc_by_rank`` or ``get_doc_by_ptr``.
+    asked : int
+        Most tokens that were asked for: half of them before the token.
+    numbers : range
+        That documents of this shard may have.
+    size : int
+        Tokens of the shard, separators included.
+    where : str
+        For messages.
+
+    Raises
+    ------
+    WrongAnswerError
+        It does not.
+    """
+    document, length = whole_number(answer, "doc_ix"), whole_number(answer, "doc_len")
+    shown, before = whole_number(answer, "disp_len"), _before(answer)
+    require(document in numbers, where, "is about a document of no such shard")
+    require(0 <= shown <= length < size, where, "tells of more tokens than there are")
+    half = asked // 2
+    fits = -1 <= before <= half and before < max(shown, 0) and shown - before <= asked - half
+    # Where neither end is as far as may be shown, both must be those of the document.
+    cut = before == half or shown - before == asked - half
+    require(fits and (cut or shown == length), where, "does not fit its own numbers")
+    blocked = answer.get("blocked", False)
+    spans, metadata = field(answer, "spans", list), field(answer, "metadata", str)
+    require(isinstance(blocked, bool), where, "does not say whether it is blocked")
+    texts = all(isinstance(piece, list) and piece and isinstance(piece[0], str) for piece in spans)
+    require(texts and (blocked or bool(spans)), where, "shows no text")
+    try:
+        metadata_of(metadata, where)
+    except (BrokenIndexError, RecursionError):
+        require(False, where, "has damaged metadata")
+    return {
+        "doc_ix": document,
+        "doc_len": length,
+        "disp_len": shown,
+        "needle_offset": before,
+        "metadata": metadata,
+        "spans": [[piece[0]] for piece in spans],
+        "blocked": blocked,
+    }

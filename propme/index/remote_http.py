@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from propme.errors import ParameterError, PropMeError, ServerError
 from propme.index.remote_settings import KEY_VARIABLE, split_address
 
 _MOST_TOLD = 300
-
-Question = Mapping[str, Any]
 
 
 class RefusedError(ServerError):
@@ -53,7 +52,7 @@ class Server:
         self._key = os.environ.get(KEY_VARIABLE, "")
         self._http = _http(timeout, self._key)
 
-    def request(self, question: Question) -> dict[str, Any]:
+    def request(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one question, asked once.
 
         Raises
@@ -71,22 +70,24 @@ class Server:
             raise PassingError("it did not answer in time") from None
         except httpx.TransportError as error:
             raise PassingError(f"it cannot be reached ({type(error).__name__})") from None
+        except httpx.RequestError as error:  # as where it is not encoded as its header says
+            raise PassingError(f"its answer cannot be read ({type(error).__name__})") from None
         except httpx.InvalidURL:
             raise ParameterError(f"{self.url}: not an address that can be asked") from None
         try:
             content = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if response.status_code != 200:
             raise self._of_status(response.status_code, content, response.headers)
         if not isinstance(content, dict):
             raise PassingError("its answer is no JSON object")
         if "error" in content:
-            raise PassingError(f"it answers by an error: {content['error']}", refused=True)
+            raise PassingError(f"it answers by an error{_error_in(content)}", refused=True)
         return content
 
     def _of_status(self, status: int, content: Any, headers: Mapping[str, str]) -> PropMeError:
-        told = f": {content['error']}" if isinstance(content, dict) and "error" in content else ""
+        told = _error_in(content)
         if status in (401, 403):  # such an answer likes to quote the key, so it is not told
             return ServerError(
                 f"{self.url}: the server does not accept the key ({status}); see the environment"
@@ -95,6 +96,13 @@ class Server:
         if status in (408, 425, 429) or status >= 500:
             after = seconds_to_wait(headers.get("retry-after"))
             return PassingError(f"it failed ({status}){told}", after)
+        if status in (301, 308):
+            return ServerError(
+                f"{self.url}: the server has moved ({status}) to"
+                f" {_host(headers.get('location', ''))}; give its new address"
+            )
+        if status < 400:  # as of a proxy that has nothing to say, or wants something first
+            return PassingError(f"it answers without content, or from elsewhere ({status})")
         return ServerError(
             f"{self.url}: the server refuses a request ({status}){self.scrubbed(told)}; is"
             f" {self.index!r} the name of one of its indexes?"
@@ -103,6 +111,20 @@ class Server:
     def scrubbed(self, text: str) -> str:
         """The beginning of what the server said, without the key."""
         return (text.replace(self._key, "...") if self._key else text)[:_MOST_TOLD]
+
+
+def _error_in(content: Any) -> str:
+    """What the server says went wrong, to go on with a sentence; empty: nothing."""
+    told = content.get("error") if isinstance(content, dict) else None
+    return f": {told}" if isinstance(told, str) else ""
+
+
+def _host(location: str) -> str:
+    """The server of an address, which may hold more than may be told."""
+    try:
+        return urlsplit(location).hostname or "another path"
+    except ValueError:
+        return "an address that is none"
 
 
 def _http(timeout: float, key: str) -> Any:
@@ -124,13 +146,12 @@ def seconds_to_wait(header: str | None) -> float:
 
     The date is compared with this machine's clock.
     """
-    if not header:
-        return 0.0
-    if header.strip().isdigit():
-        return float(header)
+    number = (header or "").strip()
+    if number.isascii() and number.isdigit():
+        return float(number)
     try:
-        at = parsedate_to_datetime(header)
-    except ValueError:
+        at = parsedate_to_datetime(number)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, IndexError, OverflowError):  # whatever a date is not
         return 0.0
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -16,11 +16,15 @@ MOST_REMEMBERED = 50_000
 class Memory(threading.local, Generic[Key, Value]):
     """A mapping of the thread's own that is bounded: of more, the older half is forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._most = most
         self._remembered: dict[Key, Value] = {}
 
     def __len__(self) -> int:
         return len(self._remembered)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._remembered
 
     def __getitem__(self, key: Key) -> Value:
         return self._remembered[key]
@@ -30,7 +34,7 @@ class Memory(threading.local, Generic[Key, Value]):
         return self._remembered.get(key, default)
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        if len(self._remembered) >= MOST_REMEMBERED:
-            for old in list(islice(self._remembered, MOST_REMEMBERED // 2)):
+        if len(self._remembered) >= self._most:
+            for old in list(islice(self._remembered, self._most // 2)):
                 del self._remembered[old]
         self._remembered[key] = value

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,9 @@ from propme.index import layout
 from propme.index.protocol import Occurrences
 from propme.index.remote_client import Client
 from propme.index.remote_documents import UnreadableError
-from propme.index.remote_http import Question, RefusedError
+from propme.index.remote_http import RefusedError
 from propme.index.remote_memory import Memory
+from propme.index.remote_questions import find, pointers
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Limits:
     query: int = 500
     shown: int = 10_000
     pointers: int = 50_000
+
+
+class NotToldError(ServerError):
+    """The server does not tell where documents begin."""
 
 
 class RankRanges:
@@ -67,21 +73,22 @@ class RankRanges:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Tokens of each shard, separators included."""
-        return [high for _, high in self.segments(())]
+        """Tokens of each shard, separators included: what all other answers must fit."""
+        return [high for _, high in self._client.ask(find(()))["segment_by_shard"]]
 
     @cached_property
-    def documents_before(self) -> list[int]:
-        """Documents in the shards before each: a server numbers those of all of them.
+    def document_numbers(self) -> list[range]:
+        """Numbers of the documents of each shard: a server counts on through all of them.
 
-        All 0 where it does not tell; documents then keep its numbers.
+        Where it does not tell, any from 0 on; documents then keep its numbers.
         """
         try:
             ranges = self.separators.ranges
-        except ServerError:
-            return [0] * len(self.sizes)
-        sizes = {shard: high - low for shard, low, high in ranges}
-        return [sum(sizes.get(m, 0) for m in range(n)) for n in range(len(self.sizes))]
+        except NotToldError:
+            return [range(sum(self.sizes))] * len(self.sizes)
+        counts = {shard: high - low for shard, low, high in ranges}
+        ends = accumulate(counts.get(shard, 0) for shard in range(len(self.sizes)))
+        return [range(end - counts.get(shard, 0), end) for shard, end in enumerate(ends)]
 
     @cached_property
     def separators(self) -> Occurrences:
@@ -89,13 +96,13 @@ class RankRanges:
 
         Raises
         ------
-        ServerError
+        NotToldError
             The server does not take the separator for a token.
         """
         try:
             segments = self.segments((self.separator,))
         except RefusedError as error:
-            raise ServerError(
+            raise NotToldError(
                 f"{self._address}: the server does not tell where documents begin, so none can be"
                 " drawn: give documents in a file (parameter prefix_texts), set n_prompt_free to"
                 f" 0, and make no requests of the corpus's terms ({error})"
@@ -130,11 +137,11 @@ class RankRanges:
             for query in queries
             if self.is_searchable(query) and len(query) <= self._limits.query
         ]
-        self._client.ask_all([_find(query) for query in short])
+        self._client.ask_all([find(query, self.sizes) for query in short])
 
     def segments(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Rank range in each shard; an empty one lies where the sequence would."""
-        answer = self._client.ask(_find(ids))
+        answer = self._client.ask(find(ids, self.sizes))
         return [(low, high) for low, high in answer["segment_by_shard"]]
 
     def _find_long(self, ids: tuple[int, ...]) -> Occurrences:
@@ -148,8 +155,8 @@ class RankRanges:
         whole = [np.ones(high - low, np.bool_) for low, high in segments]
         first = self.pointers(pieces[0][1])
         for start, piece in pieces[1:]:
-            for n, pointers in enumerate(self.pointers(piece)):
-                whole[n] &= np.isin(first[n] + start * self.width, pointers)
+            for n, places in enumerate(self.pointers(piece)):
+                whole[n] &= np.isin(first[n] + start * self.width, places)
         ranges = []
         for shard, ((low, _), at) in enumerate(
             zip(segments, map(np.flatnonzero, whole), strict=True)
@@ -166,21 +173,17 @@ class RankRanges:
         UnreadableError
             There are more than the server tells.
         """
-        n = self.find(ids).count
+        counts = [high - low for low, high in self.segments(ids)]
+        n = sum(counts)
         told: list[list[int]] = []
         if n <= self._limits.pointers:
-            question = {"query_type": "find_cnf", "query_ids": [[list(map(int, ids))]]}
-            told = self._client.ask(question)["ptrs_by_shard"]
+            told = self._client.ask(pointers(ids, counts, self.sizes, self.width))["ptrs_by_shard"]
         if sum(map(len, told)) != n:
             raise UnreadableError(
                 f"{self._address}: a passage stands {n} times in the corpus, too often for the"
                 " server to tell where"
             )
         return [np.array(pointers, np.int64) for pointers in told]
-
-
-def _find(ids: Sequence[int]) -> Question:
-    return {"query_type": "find", "query_ids": [int(token) for token in ids]}
 
 
 def _occurrences(segments: Sequence[tuple[int, int]]) -> Occurrences:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from propme.errors import BrokenIndexError
 from propme.index.protocol import Occurrences, Places
 from propme.index.remote_client import Client
-from propme.index.remote_documents import MARGIN, Shown, UnreadableError
-from propme.index.remote_http import Question
-from propme.index.remote_memory import Memory
+from propme.index.remote_documents import MARGIN, Shown, UnreadableError, checked_document
+from propme.index.remote_memory import MOST_REMEMBERED, Memory
+from propme.index.remote_questions import Checked, ContradictionError, Question
 from propme.index.remote_ranks import Limits, RankRanges
 from propme.index.tokenizer import Tokenizer
 
@@ -19,8 +21,14 @@ from propme.index.tokenizer import Tokenizer
 #: of generations of 256 tokens and for their offset in most documents.
 _SHOWN = 4096
 
+#: Shown texts that a thread has at hand, each of which is encoded once.
+_AT_HAND = 256
+
 #: Of a token that was located: its rank, and what was sought there.
 Met = tuple[int, tuple[int, ...]]
+
+#: A shard, a rank there, and what was sought and stands there; empty: not known.
+Sought = tuple[int, int, tuple[int, ...]]
 
 
 class DocumentReader:
@@ -43,6 +51,9 @@ class DocumentReader:
         self._tokenizer, self._limits = tokenizer, limits
         # By shard and document, the tokens of it that were located, by number in the document.
         self._met: Memory[tuple[int, int], dict[int, Met]] = Memory()
+        self._at_hand: Memory[tuple[Sought, int], Shown] = Memory(_AT_HAND)
+        # By shard and number in the index: length and metadata, and the question that told them.
+        self._told: dict[tuple[int, int], tuple[int, str, Mapping[str, Any]]] = {}
 
     def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
         """Several of them, in the order asked for; shape (n, 3).
@@ -50,16 +61,15 @@ class DocumentReader:
         Of a document so long that neither end is shown, the place in it is found by byte positions.
         """
         wanted = [self._rank(occurrences, number) for number in numbers]
-        self.show_all([(shard, rank) for shard, rank, _ in wanted], self._usual)
-        places = [(shard, *self._place(shard, rank, sought)) for shard, rank, sought in wanted]
+        self.show_all(wanted, self._usual)
+        places = [(place[0], *self._place(place)) for place in wanted]
         return np.array(places, np.int64).reshape(-1, 3)
 
     @property
     def _usual(self) -> int:
         return min(_SHOWN, self._limits.shown)
 
-    def _rank(self, occurrences: Occurrences, number: int) -> tuple[int, int, tuple[int, ...]]:
-        """Shard, rank, and what was sought there."""
+    def _rank(self, occurrences: Occurrences, number: int) -> Sought:
         if 0 <= number < occurrences.count:
             before = 0
             for shard, low, high in occurrences.ranges:
@@ -69,40 +79,93 @@ class DocumentReader:
                 before += high - low
         raise IndexError(f"no such occurrence among {occurrences.count}: {number}")
 
-    def show_all(self, places: Sequence[tuple[int, int]], most: int) -> None:
-        """Ask side by side for what `shown` then takes from the answers; rows of shard, rank."""
-        self._client.ask_all([_by_rank(shard, rank, most) for shard, rank in places])
+    def show_all(self, places: Sequence[Sought], most: int) -> list[Shown]:
+        """The texts around the tokens at some ranks, of up to ``most`` tokens each."""
+        found = {
+            place: self._at_hand[place, most] for place in places if (place, most) in self._at_hand
+        }
+        questions = {place: self._by_rank(place, most) for place in places if place not in found}
+        answers = self._client.ask_all(list(questions.values()))
+        for (place, question), answer in zip(questions.items(), answers, strict=True):
+            found[place] = self._at_hand[place, most] = self._shown(place[0], question, answer)
+        return [found[place] for place in places]
 
-    def shown(self, shard: int, rank: int, most: int) -> Shown:
+    def shown(self, place: Sought, most: int) -> Shown:
         """The text around the token at a rank, of up to ``most`` tokens."""
-        answer = self._client.ask(_by_rank(shard, rank, most))
-        return Shown(answer, most, f"shard {shard}, document {answer['doc_ix']}")
+        return self.show_all([place], most)[0]
 
-    def _place(self, shard: int, rank: int, sought: tuple[int, ...]) -> tuple[int, int]:
+    def _by_rank(self, place: Sought, most: int) -> Question:
+        shard, rank, sought = place
+        fields = {"query_type": "get_doc_by_rank", "s": shard, "rank": rank}
+        return self._question(fields, shard, most, sought)
+
+    def _question(
+        self, fields: Mapping[str, Any], shard: int, most: int, sought: tuple[int, ...]
+    ) -> Question:
+        # Without tokens of its own, so that the text comes in one piece.
+        whole = {**fields, "query_ids": [], "max_disp_len": most}
+        numbers, size = self._ranks.document_numbers[shard], self._ranks.sizes[shard]
+        return Question(whole, partial(self._checked, whole, numbers, size, sought))
+
+    def _checked(
+        self,
+        fields: Mapping[str, Any],
+        numbers: range,
+        size: int,
+        sought: tuple[int, ...],
+        answer: Mapping[str, Any],
+    ) -> Checked:
+        kept = checked_document(
+            answer, fields["max_disp_len"], numbers, size, str(fields["query_type"])
+        )
+        document = fields["s"], kept["doc_ix"]
+        told = self._told.get(document)
+        if told and told[:2] != (kept["doc_len"], kept["metadata"]):
+            self._told.pop(document, None)
+            raise ContradictionError(
+                f"shard {document[0]}, document {document[1]}: the server tells two lengths or two"
+                " metadata of it, and both answers are forgotten; start again",
+                told[2],
+            )
+        shown = Shown(kept, fields["max_disp_len"], fields["s"], self._tokenizer)
+        return kept, shown.odd(sought)
+
+    def _shown(self, shard: int, question: Question, answer: Mapping[str, Any]) -> Shown:
+        """What an answer shows, its document known from now on."""
+        shown = Shown(dict(answer), question.fields["max_disp_len"], shard, self._tokenizer)
+        if len(self._told) >= MOST_REMEMBERED:
+            self._told.clear()
+        told = shown.length, answer["metadata"], question.fields
+        self._told.setdefault((shard, shown.document), told)
+        return shown
+
+    def _place(self, place: Sought) -> tuple[int, int]:
         """Document, and number in it, of the token at a rank."""
-        shown = self.shown(shard, rank, self._usual)
+        shard, rank, sought = place
+        shown = self.shown(place, self._usual)
         if shown.offset is None:
-            shown = self.shown(shard, rank, self._limits.shown)
+            shown = self.shown(place, self._limits.shown)
         offset = shown.offset
         if offset is None:
-            offset = self._offset_by_pointers(shard, rank, sought, shown)
-        document = shown.document - self._ranks.documents_before[shard]
+            offset = self._offset_by_pointers(place, shown)
+        document = shown.document - self._ranks.document_numbers[shard].start
         known = self._met.get((shard, document), {})
         known.setdefault(offset, (rank, sought))
         self._met[shard, document] = known
         return document, offset
 
-    def _offset_by_pointers(
-        self, shard: int, rank: int, sought: tuple[int, ...], shown: Shown
-    ) -> int:
+    def _offset_by_pointers(self, place: Sought, shown: Shown) -> int:
         """Number in its document of a token far from both ends."""
-        ids, at = shown.around(self._tokenizer, sought)
+        shard, rank, sought = place
+        ids, at = shown.around(sought)
         # More than was sought, for that may be common.
         passage = tuple(ids[at : at + min(self._limits.query, shown.asked // 2 - MARGIN)])
         low, high = self._ranks.segments(passage)[shard]
         if not low <= rank < high:
             passage = sought[: self._limits.query]
-            low, _ = self._ranks.segments(passage)[shard]
+            low, high = self._ranks.segments(passage)[shard]
+        if not low <= rank < high:
+            raise UnreadableError(f"{shown.where}: what stands there is not what was found there")
         pointer = int(self._ranks.pointers(passage)[shard][rank - low])
         least, most = shown.before, shown.length - 1
         while least < most:
@@ -120,14 +183,14 @@ class DocumentReader:
         if pointer < 0:
             return None
         most = self._limits.shown
-        question = {"query_type": "get_doc_by_ptr", "query_ids": [], "s": shard, "ptr": pointer}
-        answer = self._client.ask(question | {"max_disp_len": most})
-        return Shown(answer, most, f"shard {shard}, document {answer['doc_ix']}")
+        fields = {"query_type": "get_doc_by_ptr", "s": shard, "ptr": pointer}
+        question = self._question(fields, shard, most, ())
+        return self._shown(shard, question, self._client.ask(question))
 
     def any_of(self, shard: int, document: int) -> Shown:
         """What is shown of a document that was located before, somewhere in it."""
-        rank, _ = next(iter(self._of(shard, document).values()))
-        return self.shown(shard, rank, self._usual)
+        rank, sought = next(iter(self._of(shard, document).values()))
+        return self.shown((shard, rank, sought), self._usual)
 
     def _of(self, shard: int, document: int) -> dict[int, Met]:
         """Ranks of tokens of a document, by number in it."""
@@ -153,21 +216,11 @@ class DocumentReader:
         near = min(known, key=lambda offset: (abs(2 * offset - start - stop), offset))
         rank, sought = known[near]
         for most in dict.fromkeys((self._usual, self._limits.shown)):
-            shown = self.shown(shard, rank, most)
-            tokens = shown.tokens(self._tokenizer, sought, start - near, stop - near)
+            shown = self.shown((shard, rank, sought), most)
+            tokens = shown.tokens(sought, start - near, stop - near)
             if tokens is not None:
                 return tokens
         raise UnreadableError(
             f"shard {shard}, document {document}: the server shows {self._limits.shown} tokens"
             f" around a match, too few for tokens {start} to {stop}"
         )
-
-
-def _by_rank(shard: int, rank: int, most: int) -> Question:
-    return {
-        "query_type": "get_doc_by_rank",
-        "query_ids": [],  # so that the text comes in one piece
-        "s": shard,
-        "rank": rank,
-        "max_disp_len": most,
-    }

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from propme.index.remote_documents import MARGIN, Shown, UnreadableError
 from propme.index.remote_ranks import Limits, RankRanges
 from propme.index.remote_reading import DocumentReader
-from propme.index.tokenizer import Tokenizer
 
 #: Most shards in which the neighbours of a place are looked at. They are two requests a shard, and
 #: to find the end of a match by halving takes some ten.
@@ -22,11 +21,10 @@ class SequenceSearch:
         ids: Sequence[int],
         ranks: RankRanges,
         documents: DocumentReader,
-        tokenizer: Tokenizer,
         limits: Limits,
     ) -> None:
         self._ids, self._ranks, self._documents = ids, ranks, documents
-        self._tokenizer, self._limits = tokenizer, limits
+        self._limits = limits
 
     def occurs(self, start: int, stop: int) -> bool:
         """Whether tokens ``[start, stop)`` occur."""
@@ -46,20 +44,19 @@ class SequenceSearch:
             return start + len(piece)
         most = min(2 * (len(piece) + MARGIN), self._limits.shown)
         neighbours = [
-            (shard, rank)
+            (shard, rank, ())
             for shard, (low, _) in enumerate(segments)
             for rank in (low - 1, low)
             if 0 <= rank < self._ranks.sizes[shard]
         ]
-        self._documents.show_all(neighbours, most)
         sought = self._ids[start:stop]
-        shown = [self._documents.shown(*place, most) for place in neighbours]
+        shown = self._documents.show_all(neighbours, most)
         return start + max((self._shared(each, piece, sought) for each in shown), default=0)
 
     def _shared(self, shown: Shown, piece: Sequence[int], sought: Sequence[int]) -> int:
         """Tokens that a suffix has in common with a sequence; 0 if it lacks what was sought."""
         try:
-            ids, at = shown.around(self._tokenizer, sought)
+            ids, at = shown.around(sought)
         except UnreadableError:
             return 0
         pairs = enumerate(zip(ids[at:], piece, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,10 @@ from propme.errors import ParameterError
 
 #: The environment variable that holds the key, where a server wants one.
 KEY_VARIABLE = "PROPME_INDEX_KEY"
+
+#: What the path of an address and the name of an index are made of. No more, for a key in another
+#: place than the environment would be told and kept with the address.
+_PATH, _NAME = re.compile(r"[A-Za-z0-9._~/-]*"), re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def default_answers() -> str:
@@ -67,20 +72,27 @@ def split_address(address: str) -> tuple[str, str]:
     Raises
     ------
     ParameterError
-        There is no name, the address holds credentials, which would be told and kept with it, or
-        it is no address.
+        There is no name, or the address holds what may be a key or other credentials: they would be
+        told and kept with it. The message quotes no address that may.
     """
+    server, _, name = address.partition("#")
     try:
-        parts = urlsplit(address)
-    except ValueError as error:  # the address may hold credentials, so it is not told
-        raise ParameterError("the index's address is none such as https://server/#name") from error
-    if parts.username or parts.password or parts.query:
+        parts = urlsplit(server)
+        plain = parts.port is None or parts.port > 0
+    except ValueError:
         raise ParameterError(
-            f"an address of an index may hold no credentials and no query (server"
-            f" {parts.hostname}); a key belongs into the environment variable {KEY_VARIABLE}"
+            "an address of an index is no URL; it is one such as https://api.infini-gram.io/#v4_name"
+        ) from None
+    plain = plain and _PATH.fullmatch(parts.path) is not None and _NAME.fullmatch(name) is not None
+    if not plain or "@" in parts.netloc or "?" in server:
+        raise ParameterError(
+            "an address of an index holds a server, a path and, behind #, a name, and nothing else:"
+            " no credentials, no query, and in path and name only letters, digits and . _ ~ -"
+            f" (server {parts.hostname}); a key belongs into the environment variable"
+            f" {KEY_VARIABLE}"
         )
-    if not parts.fragment or not parts.hostname:
+    if not name or not parts.hostname:
         raise ParameterError(
             f"{address}: the index's name is missing, as in https://api.infini-gram.io/#v4_name"
         )
-    return address.partition("#")[0], parts.fragment
+    return server, name

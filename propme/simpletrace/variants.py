@@ -16,8 +16,10 @@ import pandas as pd
 
 from propme import tables
 from propme.simpletrace import merging
-from propme.simpletrace.batch import IndexAddress, Workers, trace_table
+from propme.simpletrace.address import IndexAddress
+from propme.simpletrace.batch import trace_table
 from propme.simpletrace.trace import TraceSettings
+from propme.simpletrace.workers import Workers
 
 #: Values that each threshold is given. The run's own value is measured beside them.
 VARIED: dict[str, tuple[Any, ...]] = {

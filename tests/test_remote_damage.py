@@ -1,0 +1,242 @@
+"""Answers damaged on their way or in their file: the same tables, or an error that says so.
+
+And never more than one run: the next one, of a sound server, has the same tables out of the same
+file. What no rule can see is left out: a wrong number that fits all that is known.
+"""
+
+import json
+import random
+import sqlite3
+import zlib
+
+import pandas as pd
+import pytest
+from helpers import generation, needs_engine
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from propme.errors import PropMeError, ServerError
+from propme.index import RemoteSettings, build_index
+from propme.index.remote_answers import DroppedAnswersWarning
+from propme.records import Document
+from propme.simpletrace import TraceSettings, trace_all
+
+pytest.importorskip("httpx")
+pytest.importorskip("infini_gram")
+
+from infinigram_server import Reply, infinigram_server
+
+from propme.index import remote_client
+from propme.index.remote import RemoteIndex
+from propme.index.remote_ranks import Limits
+
+pytestmark = needs_engine
+
+#: So small that passages are stitched by byte positions, and long documents show no end.
+LIMITS = Limits(query=8, shown=200)
+CHOSEN = TraceSettings(docs_per_span=3, window_factor=2)
+
+
+@pytest.fixture(scope="module")
+def long_text(real_texts):
+    """Words of two texts, mixed."""
+    words = f"{real_texts[0]} {real_texts[1]}".split()
+    chance = random.Random(1)
+    return " ".join(chance.choice(words) for _ in range(200))
+
+
+@pytest.fixture(scope="module")
+def served(bpe, real_texts, long_text, tmp_path_factory):
+    rows = [Document(f"t{n}", text) for n, text in enumerate([*real_texts, long_text])]
+    folder = build_index(rows, bpe, tmp_path_factory.mktemp("damage") / "index", n_shards=2)
+    with infinigram_server(folder, longest_query=8, longest_shown=200) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch):
+    monkeypatch.setattr(remote_client, "_FIRST_WAIT", 0.001)
+
+
+@pytest.fixture(scope="module")
+def made(real_texts, long_text):
+    """A passage longer than a question may be, one with a word replaced, and a novel text."""
+    edited = real_texts[0][40:70] + " zebra" + real_texts[0][90:110]
+    texts = [long_text[480:520], edited, "om vinteren det var"]
+    return [generation(text, f"g{n}") for n, text in enumerate(texts)]
+
+
+def traced(server, bpe, answers, made, patience=5.0):
+    asked = RemoteSettings(str(answers), rate=0, at_once=1, most_read=1000, patience=patience)
+    return trace_all(made, RemoteIndex(server.address, bpe, settings=asked, limits=LIMITS), CHOSEN)
+
+
+@pytest.fixture(scope="module")
+def sound(served, bpe, made, tmp_path_factory):
+    """What is found without faults, and the answers of each type to the questions asked."""
+    found = traced(served, bpe, tmp_path_factory.mktemp("sound") / "a", made)
+    assert {each["query_type"] for each in served.asked} == {
+        "find",
+        "find_cnf",
+        "get_doc_by_rank",
+        "get_doc_by_ptr",
+    }
+    assert (found["traces"]["error"] == "").all()
+    return found, len(served.asked)
+
+
+def assert_same(found, expected):
+    for name, table in expected.items():
+        pd.testing.assert_frame_equal(found[name], table)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+JUNK = (None, True, False, -1, 2**70, 1.5, "x", "", [], {}, [[]], [[-1, 1]], "[" * 5000)
+
+#: Numbers of which one more or less shows, for others tell the same.
+COUNTED = ("cnt", "segment_by_shard", "disp_len")
+
+
+def places(value, path=()):
+    """Paths to everything in a JSON value."""
+    yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def replaced(value, path, change):
+    """A copy in which what stands at a path was changed, or left out."""
+    if not path:
+        return change(value)
+    copied = value.copy()
+    inner = replaced(value[path[0]], path[1:], change)
+    if inner is LEFT_OUT:
+        del copied[path[0]]
+    else:
+        copied[path[0]] = inner
+    return copied
+
+
+LEFT_OUT = object()
+
+
+def damaged(answer, chance):
+    """An answer as JSON, something in it changed."""
+    told = {name: value for name, value in answer.items() if name not in ("latency", "tokens")}
+    path = chance.choice([path for path in places(told) if path])
+    kinds = ["junk", "left out", "cut", "half", *(["one more"] if path[0] in COUNTED else [])]
+    kind = chance.choice(kinds)
+    if kind == "cut":
+        raw = json.dumps(told).encode()
+        return raw[: chance.randrange(len(raw))]
+    changes = {
+        "junk": lambda _: chance.choice(JUNK),
+        "left out": lambda _: LEFT_OUT,
+        "half": lambda value: value[: len(value) // 2] if isinstance(value, (str, list)) else None,
+        "one more": lambda value: value + 1 if isinstance(value, int) else value * 2,
+    }
+    return replaced(told, path, changes[kind])
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=4), st.integers(0, 2**32))
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_damaged_answers_change_nothing_or_end_in_an_error_and_are_not_kept(
+    served, bpe, made, sound, tmp_path_factory, gaps, seed
+):
+    expected, n_asked = sound
+    chance = random.Random(seed)
+    # Not two in a row, for they might be the same answer damaged in the same way.
+    hit, at = set(), chance.randrange(n_asked)
+    for gap in gaps:
+        hit.add(at)
+        at += gap + 3
+    first = len(served.asked)
+
+    def fault(question, number):
+        if number - first not in hit:
+            return None
+        return Reply(200, damaged(served.reply(question).content, chance))
+
+    answers = tmp_path_factory.mktemp("damaged") / "a"
+    served.fault = fault
+    try:
+        assert_same(traced(served, bpe, answers, made), expected)
+    except PropMeError:
+        pass  # said, and the next run is as any other
+    finally:
+        served.fault = lambda *_: None
+    assert_same(traced(served, bpe, answers, made), expected)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"[1]", b"{}", b'{"cnt":"1","segment_by_shard":3}', b'{"doc_ix":0}', b"{" * 9, b"\0"],
+    ids=str,
+)
+def test_a_file_full_of_answers_that_cannot_be_right_is_asked_anew_and_that_is_said_once(
+    wrong, served, bpe, made, sound, tmp_path
+):
+    traced(served, bpe, tmp_path / "a", made)
+    with sqlite3.connect(tmp_path / "a") as file:
+        file.execute("UPDATE answers SET answer = ?", (zlib.compress(wrong),))
+    first = len(served.asked)
+    with pytest.warns(DroppedAnswersWarning) as said:
+        assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+    assert [each.category for each in said].count(DroppedAnswersWarning) == 1
+    assert len(served.asked) > first
+    again = len(served.asked)
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+    assert len(served.asked) == again
+
+
+def test_of_two_answers_that_contradict_each_other_neither_is_kept(
+    served, bpe, made, sound, tmp_path
+):
+    """The first answer that shows a document tells another length of it, and all else fits."""
+    told = []
+
+    def fault(question, number):
+        if not question["query_type"].startswith("get_doc"):
+            return None
+        answer = served.reply(question).content
+        # One of which an end is not shown may have any length.
+        if told or answer["doc_len"] <= answer["disp_len"]:
+            return None
+        told.append(answer["doc_ix"])
+        return Reply(200, answer | {"doc_len": answer["doc_len"] + 1})
+
+    served.fault = fault
+    try:
+        with (
+            pytest.warns(DroppedAnswersWarning),
+            pytest.raises(ServerError, match=r"tells two lengths.*start again"),
+        ):
+            traced(served, bpe, tmp_path / "a", made)
+    finally:
+        served.fault = lambda *_: None
+    assert len(told) == 1
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_an_odd_answer_is_believed_if_it_is_given_twice(served, bpe, made, tmp_path):
+    """A document whose text is another one: reported as not traced, and asked no third time."""
+
+    def fault(question, number):
+        if question["query_type"] != "get_doc_by_rank":
+            return None
+        return Reply(200, served.reply(question).content | {"spans": [["another text", None]]})
+
+    served.fault = fault
+    try:
+        found = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
+        assert "is this the tokenizer of the index?" in found["error"][0]
+        asked = len(served.asked)
+        again = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
+    finally:
+        served.fault = lambda *_: None
+    assert again["error"][0] == found["error"][0]
+    assert len(served.asked) == asked
