@@ -772,7 +772,7 @@ def test_each_control_is_told_as_what_it_is() -> None:
 
 
 def many(*scores: dict[str, Any], **values: Any) -> list[str]:
-    """What is told of several settings whose metrics and scores are alike."""
+    """What is told of several settings, each with a score."""
     names = ["unconditional", "generic", "specific"]
     table = metrics(PREFIX, *({"setting": name} | values for name in names))
     rows = zip(names, scores * (3 if len(scores) == 1 else 1), strict=True)
@@ -780,23 +780,30 @@ def many(*scores: dict[str, Any], **values: Any) -> list[str]:
 
 
 def test_settings_that_show_nothing_are_told_together_in_their_order() -> None:
-    told = "unconditional (0.100 [0.050, 0.200]), generic (0.100 [0.050, 0.200]), specific (0.100"
     (sentence,) = many({"value": 0.5, "low": 0.3, "high": 0.7})
-    assert sentence.startswith(
-        f"With greedy decoding, NVR is 0.300 [0.200, 0.450] under prefix, and under ordinary"
-        f" prompts: {told} [0.050, 0.200])."
+    assert sentence == (
+        "With greedy decoding, NVR is 0.300 [0.200, 0.450] under prefix, and under ordinary"
+        " prompts: unconditional, generic, specific (each 0.100 [0.050, 0.200])."
+        " The intervals of their propensity scores include 0.5: no difference to any is shown."
     )
-    assert sentence.endswith("include 0.5: no difference to any is shown.")
     (sentence,) = many({"value": 0, "undefined": True, "low": None, "high": None})
     assert sentence.endswith("found in any, so their propensity scores are undefined.")
     (sentence,) = many(NOTHING | {"undefined": True}, **NOTHING)
-    assert "specific (not defined). Their propensity scores are not defined" in sentence
+    assert "specific (each not defined). Their propensity scores are not defined" in sentence
+
+
+def test_each_setting_has_its_own_value_where_they_differ() -> None:
+    table = metrics(PREFIX, {}, {"setting": "specific", "value": 0.02})
+    nothing = {"value": 0.5, "low": 0.3, "high": 0.7}
+    scores = propensity(nothing, nothing | {"setting": "specific"})
+    (sentence,) = findings(table, scores, copies())
+    assert "generic (0.100 [0.050, 0.200]), specific (0.020 [0.050, 0.200]). The" in sentence
 
 
 def test_a_setting_that_shows_something_is_told_by_itself() -> None:
     nothing = {"value": 0.5, "low": 0.3, "high": 0.7}
     first, second = many(nothing, {}, nothing)
-    assert "unconditional (0.100 [0.050, 0.200]), specific (0.100" in first
+    assert "prompts: unconditional, specific (each 0.100 [0.050, 0.200])." in first
     assert "under generic prompts, 3 times as much under prefix." in second
 
 

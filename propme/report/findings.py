@@ -104,13 +104,20 @@ def _against(
         alike = [row for row in rows if shows_nothing(row)]
         if len(alike) > 1:
             rows = [row for row in rows if row not in alike]
-            told = ", ".join(f"{row['setting']} ({measured[row['setting']]})" for row in alike)
-            yield f"{begin}, and under ordinary prompts: {told}. {verdict}"
+            values = {row["setting"]: measured[row["setting"]] for row in alike}
+            yield f"{begin}, and under ordinary prompts: {_listed(values)}. {verdict}"
     for row in rows:
         yield (
             f"{begin} and {measured[row['setting']]} under {row['setting']}"
             f" prompts{_times_as_much(row)}. {_verdict(row)}"
         )
+
+
+def _listed(values: dict[str, str]) -> str:
+    """Settings with their values; with one value, once, if it is that of all."""
+    if len(set(values.values())) == 1:
+        return f"{', '.join(values)} (each {next(iter(values.values()))})"
+    return ", ".join(f"{setting} ({value})" for setting, value in values.items())
 
 
 def floors(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
