@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import pandas as pd
 
 from propme import filters
 from propme.errors import MetricError
+from propme.records import in_order
 
 #: What a value is over, and what marks the rest: generations left out, or spans that do not count.
 SUBSETS = {
@@ -127,7 +129,10 @@ def subset(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def filter_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """How many generations each filter marks, or leaves with a shorter longest segment."""
+    """How many generations each filter marks, or leaves with a shorter longest segment.
+
+    Settings are in the order in which they are shown everywhere.
+    """
     marks = {"degenerate": frame["degenerate"], "code": frame["code_like"]}
     for name, mark in SUBSETS.items():
         if mark in filters.SPAN_MARKS:
@@ -135,4 +140,16 @@ def filter_table(frame: pd.DataFrame) -> pd.DataFrame:
     marked = pd.DataFrame({name: values.astype(bool) for name, values in marks.items()})
     keys = [frame["decoding"], frame["setting"]]
     table = marked.groupby(keys).sum()
-    return table.assign(generations=marked.groupby(keys).size()).reset_index()
+    table = table.assign(generations=marked.groupby(keys).size()).reset_index()
+    return in_setting_order(table)
+
+
+def in_setting_order(table: pd.DataFrame, first: Sequence[str] = ()) -> pd.DataFrame:
+    """Rows by some columns, then by decoding, then settings in the order of the paper."""
+    rank = {setting: n for n, setting in enumerate(in_order(table["setting"]))}
+    return table.sort_values(
+        [*first, "decoding", "setting"],
+        key=lambda column: column.map(rank) if column.name == "setting" else column,
+        kind="stable",
+        ignore_index=True,
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 from propme import tables
 from propme.errors import MetricError
 from propme.groups import Group, Measured, groups_of
-from propme.measurements import OF_PROMPT, SUBSETS
+from propme.measurements import OF_PROMPT, SUBSETS, in_setting_order
 from propme.metrics import METRICS, metric_named, require_propensity_metrics
 from propme.propensity import is_undefined, propensity
 from propme.records import metadata_field
@@ -181,7 +181,51 @@ def in_buckets(span_lengths: pd.DataFrame, buckets: Sequence[int] = BUCKETS) -> 
     wide = wide[wide.sum(axis=1) > 0]
     shares = wide.div(wide.sum(axis=1), axis=0)
     shares.columns = pd.Index(names)
-    return shares.assign(generations=wide.sum(axis=1).astype(int)).reset_index()
+    counted = shares.assign(generations=wide.sum(axis=1).astype(int)).reset_index()
+    return in_setting_order(counted)
+
+
+def recall_table(
+    prompts: pd.DataFrame, generations: pd.DataFrame, traces: pd.DataFrame
+) -> pd.DataFrame:
+    """How many generations have a best document of each recall.
+
+    Parameters
+    ----------
+    prompts, generations, traces : DataFrame
+        The tables of those names.
+
+    Returns
+    -------
+    DataFrame
+        ``setting``, ``kind``, ``decoding``; ``recall``, in [0, 1], 0 where no document agrees;
+        ``n_generations``. Generations that could not be made or traced are left out.
+    """
+    traced = traces.loc[traces["error"] == "", ["generation_id", "recall_max"]]
+    found = generations[["generation_id", "prompt_id", "decoding"]].merge(traced)
+    found = found.merge(prompts[["prompt_id", "setting", "kind"]], on="prompt_id")
+    counts = found.groupby(["setting", "kind", "decoding", "recall_max"]).size()
+    return counts.rename("n_generations").reset_index().rename(columns={"recall_max": "recall"})
+
+
+#: Recalls of which it is told how many generations reach them; above 0, whatever it is.
+RECALLS = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+def reaching_recall(recalls: pd.DataFrame) -> pd.DataFrame:
+    """`recall_table` as the share of generations whose best document has at least a recall."""
+    rows = []
+    for (decoding, setting), part in recalls.groupby(["decoding", "setting"]):
+        n = int(part["n_generations"].sum())
+        reached = {"above 0": part["recall"] > 0}
+        reached |= {
+            f"{least:g} or more" if least < 1 else "1": part["recall"] >= least for least in RECALLS
+        }
+        shares = {
+            name: part.loc[where, "n_generations"].sum() / n for name, where in reached.items()
+        }
+        rows.append({"decoding": decoding, "setting": setting} | shares | {"generations": n})
+    return in_setting_order(pd.DataFrame(rows))
 
 
 def _propensity_row(

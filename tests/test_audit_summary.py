@@ -116,8 +116,8 @@ def test_what_was_not_tested_is_said(tmp_path: Path) -> None:
     rows = ten("generic", "propensity") + ten("prefix", "capability")
     sections = by_title(audit_sections(stored(tmp_path, rows), RECORD))
     missing = words(sections["What was not tested"])
-    assert "unconditional, minimal_cue" in missing
-    assert "generic" not in missing.split("sampled completions")[0]
+    assert "setting unconditional" in missing
+    assert "setting generic" not in missing
     assert "sampled completions" in missing
     assert "licences: the corpus names none" in missing
     assert "not known" in words(sections["Controls"])
@@ -132,6 +132,44 @@ def test_without_the_extra_personal_data_is_said_not_to_have_been_looked_for(
     sections = by_title(audit_sections(stored(tmp_path, rows), RECORD))
     assert "not looked for" in words(sections["Personal data in what leaked"])
     assert "personal data" in sections["What was not tested"].items
+
+
+def test_texts_by_people_are_listed_once(tmp_path: Path) -> None:
+    rows = ten("human", "control") + ten("prefix", "capability", 1, **FULL)
+    rows += [row | {"decoding": "sampled"} for row in rows]
+    sections = by_title(audit_sections(stored(tmp_path, rows), RECORD))
+    for title in ("Completions", "Capability and propensity"):
+        table = sections[title].table
+        assert table is not None
+        assert table["setting"].tolist() == ["prefix", "prefix", "human"]
+        assert table["decoding"].tolist() == ["greedy", "sampled", "any"]
+    made = sections["Completions"].table
+    assert made is not None
+    assert made.iloc[-1][["temperature", "top_p", "most_new_tokens"]].isna().all()
+    assert words(sections["Controls"]).count("texts that people wrote") == 1
+
+
+def test_settings_are_explained_where_they_are_named(sections: dict[str, Section]) -> None:
+    asked = words(sections["Prompts and their check against the corpus"])
+    assert "prefix: the beginnings of training documents" in asked
+    assert "of a file" not in asked
+    missing = sections["What was not tested"].items
+    assert "prompts of the setting file: prompts out of a file of the user's own" in missing
+
+
+def test_a_model_named_model_is_quoted(tmp_path: Path) -> None:
+    rows = ten("generic", "propensity") + ten("prefix", "capability")
+    record = RECORD | {"generator": {"backend": "transformers", "model": "model"}}
+    told = words(
+        by_title(audit_sections(stored(tmp_path, rows), record))["What was tested, with what"]
+    )
+    assert 'Completions: backend transformers, model "model".' in told
+
+
+def test_the_prompts_behind_nvr_are_explained(sections: dict[str, Section]) -> None:
+    assert "Of NVR they are those of which a document was retrieved" in words(
+        sections["Propensity scores"]
+    )
 
 
 def test_no_duty_is_said_to_be_met(sections: dict[str, Section]) -> None:

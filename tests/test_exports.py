@@ -7,13 +7,17 @@ import io
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from found import as_tables, one
 from test_tables import ROWS
 
 from propme import tables
+from propme.metric_tables import recall_table
 from propme.report.exports import READ, as_csv, as_latex, as_markdown, write_exports
+from propme.report.wording import sensitivity_table
 
 HOSTILE = "50 % & <b>_x_</b> #1 $y$ {z} ~ ^ \\input{/etc/passwd} |"
 
@@ -22,8 +26,22 @@ def table(*cells: object) -> pd.DataFrame:
     return pd.DataFrame({"source": list(cells), "n_found": range(len(cells))})
 
 
+def exported(rows: dict[str, list[Any]]) -> dict[str, pd.DataFrame]:
+    """Tables by name; that of recalls is made from others."""
+    made = {name: tables.to_frame(name, rows.get(name, [])) for name in {*READ} & {*tables.TABLES}}
+    recalls = recall_table(
+        *(
+            tables.to_frame(name, rows.get(name, []))
+            for name in ("prompts", "generations", "traces")
+        )
+    )
+    return made | {"recall_distribution": recalls}
+
+
 def test_every_table_is_written_in_three_formats(tmp_path: Path) -> None:
-    stored = {name: tables.to_frame(name, ROWS[name]) for name in READ}
+    stored = exported(ROWS) | {
+        "recall_distribution": recall_table(*as_tables([one({"recall_max": 0.5})])[:3])
+    }
     written = write_exports(stored, tmp_path)
     assert {path.name for path in written} == {
         f"{name}.{suffix}" for name in READ for suffix in ("csv", "tex", "md")
@@ -35,7 +53,7 @@ def test_every_table_is_written_in_three_formats(tmp_path: Path) -> None:
 
 
 def test_an_empty_table_has_its_columns_alone(tmp_path: Path) -> None:
-    stored = {name: tables.to_frame(name, []) for name in READ}
+    stored = exported({})
     assert {path.suffix for path in write_exports(stored, tmp_path)} == {".csv"}
     header = (tmp_path / "copies.csv").read_text()
     assert header.strip().split(",") == list(tables.TABLES["copies"].columns)
@@ -125,6 +143,23 @@ def test_markdown_cells_are_text() -> None:
 def test_markdown_columns_are_text() -> None:
     frame = pd.DataFrame({"a | b": [1], "`c`": [2]})
     assert as_markdown(frame).splitlines()[0] == "| a \\| b | \\`c\\` |"
+
+
+def test_sensitivity_is_in_the_order_of_its_choices_and_marks_the_own() -> None:
+    rows = [
+        tables._Sensitivity("docs_per_span", choice, choice == "10", setting, "propensity",
+                            "greedy", metric, 0.5, None, None, "none", 1, 2)
+        for choice in ("2", "10")
+        for setting in ("specific", "generic")
+        for metric in ("NVR", "ALS")
+    ]  # fmt: skip
+    table = sensitivity_table(tables.to_frame("sensitivity", rows))
+    assert table.to_numpy().tolist() == [
+        ["docs_per_span", choice, "greedy", setting, 2, "0.500", "0.5"]
+        for choice in ("2", "10*")
+        for setting in ("generic", "specific")
+    ]
+    assert list(table.columns)[-3:] == ["generations", "NVR", "ALS"]
 
 
 def test_numbers_are_short() -> None:

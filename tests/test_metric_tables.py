@@ -19,6 +19,8 @@ from propme.metric_tables import (
     in_buckets,
     metric_table,
     propensity_table,
+    reaching_recall,
+    recall_table,
     span_length_table,
 )
 from propme.metrics import METRICS
@@ -648,6 +650,37 @@ def test_span_lengths_exactly_and_in_buckets(tmp_path: Path) -> None:
     shares |= {"200 or more": 2}
     assert {name: row[name] * 9 for name in shares} == pytest.approx(shares)
     assert row["generations"] == 9
+
+
+NOT_BY_NAME = ["unconditional", "generic", "specific", "prefix"]
+
+
+def test_filters_lengths_and_recalls_are_in_the_order_of_the_settings() -> None:
+    rows = [one({}, prompt=s, setting=s, decoding=d) for s in NOT_BY_NAME[::-1] for d in "ba"]
+    prompts, generations, traces, *others = as_tables(rows)
+    frame = measured_generations(prompts, generations, traces, *others)
+    recalls = reaching_recall(recall_table(prompts, generations, traces))
+    for table in (filter_table(frame), in_buckets(span_length_table(frame)), recalls):
+        assert table["setting"].tolist() == NOT_BY_NAME * 2
+        assert table["decoding"].tolist() == ["a"] * 4 + ["b"] * 4
+
+
+def test_recalls_exactly_and_as_shares() -> None:
+    reached = [0.0, 0.0, 0.05, 0.1, 0.5, 0.74, 0.75, 1.0]
+    rows = [one({"recall_max": r}, prompt=str(i)) for i, r in enumerate(reached)]
+    prompts, generations, traces, *_ = as_tables(rows)
+    table = recall_table(prompts, generations, traces)
+    assert dict(zip(table["recall"], table["n_generations"], strict=True)) == {
+        0.0: 2, 0.05: 1, 0.1: 1, 0.5: 1, 0.74: 1, 0.75: 1, 1.0: 1,
+    }  # fmt: skip
+    (row,) = reaching_recall(table).to_dict("records")
+    assert row == {
+        "decoding": "greedy", "setting": "generic", "above 0": 6 / 8, "0.1 or more": 5 / 8,
+        "0.25 or more": 4 / 8, "0.5 or more": 4 / 8, "0.75 or more": 2 / 8, "1": 1 / 8,
+        "generations": 8,
+    }  # fmt: skip
+    failed = traces.assign(error=["too long", *[""] * 7])
+    assert recall_table(prompts, generations, failed)["n_generations"].sum() == 7
 
 
 @pytest.mark.parametrize("buckets", [(1, 5), (0, 5, 5), (0, 9, 4)])

@@ -19,7 +19,7 @@ from viewed import unpacked
 from propme import personal_data, tables
 from propme.errors import TableError
 from propme.records import Generation, Match, Prompt, Span, TraceSummary
-from propme.report import answers, excerpt, findings, headline_table, shown, write_report
+from propme.report import answers, excerpt, findings, headline_table, shown, site, write_report
 from propme.report.wording import date_told
 
 HOSTILE = "<script>alert(1)</script>"
@@ -87,6 +87,7 @@ def copies(*rows: dict[str, Any]) -> pd.DataFrame:
 NOTHING = {"value": None, "low": None, "high": None, "interval": "none"}
 PREFIX = {"setting": "prefix", "kind": "capability", "value": 0.3, "low": 0.2, "high": 0.45}
 BOTH = metrics(PREFIX, {})
+HUMAN = {"setting": "human", "kind": "control"}
 
 # --- headline_table ---------------------------------------------------------------------------
 
@@ -520,6 +521,9 @@ def executed(path: Path) -> None:
 
 
 MAIL = f"{HOSTILE} anna@example.dk"
+SENSITIVITY = tables._Sensitivity(
+    HOSTILE, HOSTILE, True, HOSTILE, "propensity", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2
+)
 VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
 
 
@@ -558,6 +562,7 @@ def make_run(folder: Path) -> Path:
         "copies": copies({"copies": 0}),
         "breakdown": tables.to_frame("breakdown", [tables._Breakdown("source", HOSTILE, *VALUE)]),
         "discoverable": tables.to_frame("discoverable", []),
+        "sensitivity": tables.to_frame("sensitivity", [SENSITIVITY]),
         "span_lengths": pd.DataFrame(
             [[HOSTILE, "propensity", "greedy", 9, 3]],
             columns=list(tables.TABLES["span_lengths"].columns),
@@ -647,7 +652,8 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     page = page_of(run, "index")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     expected = {f"{stage}.html" for stage in STAGES} | {"viewer.html", "audit.html"}
-    assert expected | {"tables/metrics.tex", "tables/breakdown.md"} <= set(links)
+    exported = {"metrics.tex", "breakdown.md", "sensitivity.md", "recall_distribution.csv"}
+    assert expected | {f"tables/{name}" for name in exported} <= set(links)
     assert all((run / "report" / str(link)).is_file() for link in links)
     images = [attributes for tag, attributes in page.tags if tag == "img"]
     assert len(images) == 4
@@ -683,6 +689,44 @@ def test_the_viewer_leads_back_and_masks_unless_asked_for(tmp_path: Path, asked_
     assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
     shown = unpacked(viewer)["texts-0"][0]["text"]
     assert shown == ("til anna@example.dk" if asked_for else "til [e-mail]")
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_groups_of_the_exported_breakdown_are_masked_unless_asked_for(
+    tmp_path: Path, asked_for: bool
+) -> None:
+    folder = make_run(tmp_path / "run")
+    rows = [tables._Breakdown("source", name, *VALUE) for name in ("a@b.dk", "c@d.dk")]
+    tables.write("breakdown", tables.to_frame("breakdown", rows), folder / "tables")
+    record = json.loads((folder / "run.json").read_text())
+    record["parameters"]["show_personal_data"] = asked_for
+    (folder / "run.json").write_text(json.dumps(record))
+    write_report(folder, [])
+    for suffix in ("csv", "md", "tex"):
+        text = (folder / "report" / "tables" / f"breakdown.{suffix}").read_text()
+        assert ("[e-mail] 2" in text) == (not asked_for)
+        assert ("a@b.dk" in text.replace("<span>@</span>", "@")) == asked_for
+
+
+def test_figures_of_the_notebooks_are_taken_along(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    (folder / "figures").mkdir()
+    for name in ("recall_distribution.svg", "over_thresholds_greedy.png", "span_lengths.png"):
+        (folder / "figures" / name).write_text(name)
+    write_report(folder, [])
+    taken = folder / "report" / "figures"
+    assert (taken / "recall_distribution.svg").read_text() == "recall_distribution.svg"
+    assert (taken / "over_thresholds_greedy.png").is_file()
+    assert (taken / "span_lengths.png").stat().st_size > 1000  # the report's own
+
+
+def test_all_pages_have_one_style_and_one_policy() -> None:
+    templates = {path.name: path.read_text() for path in site._TEMPLATES.glob("*.html")}
+    for name in ("index.html", "audit.html", "comparison.html"):
+        assert '{% extends "base.html" %}' in templates[name]
+        assert "<style" not in templates[name]
+        assert "Content-Security-Policy" not in templates[name]
+    assert '{% include "style.css" %}' in templates["base.html"]
 
 
 def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
@@ -727,10 +771,54 @@ def test_each_control_is_told_as_what_it_is() -> None:
     assert "mine prompts, a control, reach NVR" in " ".join(told)
 
 
+def many(*scores: dict[str, Any], **values: Any) -> list[str]:
+    """What is told of several settings, each with a score."""
+    names = ["unconditional", "generic", "specific"]
+    table = metrics(PREFIX, *({"setting": name} | values for name in names))
+    rows = zip(names, scores * (3 if len(scores) == 1 else 1), strict=True)
+    return findings(table, propensity(*({"setting": n} | score for n, score in rows)), copies())
+
+
+def test_settings_that_show_nothing_are_told_together_in_their_order() -> None:
+    (sentence,) = many({"value": 0.5, "low": 0.3, "high": 0.7})
+    assert sentence == (
+        "With greedy decoding, NVR is 0.300 [0.200, 0.450] under prefix, and under ordinary"
+        " prompts: unconditional, generic, specific (each 0.100 [0.050, 0.200])."
+        " The intervals of their propensity scores include 0.5: no difference to any is shown."
+    )
+    (sentence,) = many({"value": 0, "undefined": True, "low": None, "high": None})
+    assert sentence.endswith("found in any, so their propensity scores are undefined.")
+    (sentence,) = many(NOTHING | {"undefined": True}, **NOTHING)
+    assert "specific (each not defined). Their propensity scores are not defined" in sentence
+
+
+def test_each_setting_has_its_own_value_where_they_differ() -> None:
+    table = metrics(PREFIX, {}, {"setting": "specific", "value": 0.02})
+    nothing = {"value": 0.5, "low": 0.3, "high": 0.7}
+    scores = propensity(nothing, nothing | {"setting": "specific"})
+    (sentence,) = findings(table, scores, copies())
+    assert "generic (0.100 [0.050, 0.200]), specific (0.020 [0.050, 0.200]). The" in sentence
+
+
+def test_a_setting_that_shows_something_is_told_by_itself() -> None:
+    nothing = {"value": 0.5, "low": 0.3, "high": 0.7}
+    first, second = many(nothing, {}, nothing)
+    assert "prompts: unconditional, specific (each 0.100 [0.050, 0.200])." in first
+    assert "under generic prompts, 3 times as much under prefix." in second
+
+
+def test_texts_by_people_are_told_once_and_of_any_decoding() -> None:
+    people = [HUMAN | {"decoding": decoding} for decoding in ("greedy", "sampled")]
+    table = metrics(PREFIX, {}, PREFIX | {"decoding": "sampled"}, {"decoding": "sampled"}, *people)
+    scores = propensity({}, {"decoding": "sampled"})
+    (told,) = [line for line in findings(table, scores, copies()) if "people" in line]
+    assert told.startswith("Under any decoding, texts that people wrote")
+    rows = headline_table(table)[["decoding", "setting"]].to_numpy().tolist()
+    assert rows[-1] == ["any", "human"]
+    assert [row for row in rows if row[1] == "human"] == rows[-1:]
+
+
 # --- answers ----------------------------------------------------------------------------------
-
-
-HUMAN = {"setting": "human", "kind": "control"}
 
 
 def test_what_exceeds_the_controls_is_said_to_leak() -> None:

@@ -121,7 +121,7 @@ def test_a_file_builds_on_another(write):
         ({"output": "o\nseed: 3"}, {}, {}, "signs that are not to be seen"),
         ({}, {"model": ["\ud800"]}, {}, r"'model' is '.ud800', which is no text"),
         ({}, {}, {"strata": ["a", "\udcff"]}, r"'strata' is '.udcff', which is no text"),
-        ({"index": "https://[::1#x"}, {}, {}, "address is none such as https://server/#name"),
+        ({"index": "https://[::1#x"}, {}, {}, "an address of an index is no URL"),
         *(
             ({"sweep": [{"name": name, "seed": 1}]}, {}, {}, "a run cannot be called")
             for name in ("..", ".", ".hidden", "report", "tables", "run.json", "a/../..")

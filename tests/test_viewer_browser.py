@@ -231,6 +231,20 @@ def test_texts_are_set_side_by_side_as_near_verbatim_aligns_them(opened: Any, vi
     assert "spurgte hun — og" in "".join(details.locator("td .agrees").all_text_contents())
 
 
+def test_what_is_folded_is_open_before_a_page_is_printed(opened: Any, viewer: Path) -> None:
+    page = opened(viewer)
+    choose(page, "g4")
+    assert page.locator("#evidence .comparison table").count() == 0
+    tables_then = page.evaluate(
+        """() => {
+          window.dispatchEvent(new Event("beforeprint"));
+          return document.querySelectorAll("#evidence .comparison table").length;
+        }"""
+    )
+    assert tables_then == page.locator("#evidence .comparison").count() > 0
+    assert page.locator("main details:not([open])").count() == 0
+
+
 def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
     opened: Any, tmp_path: Path
 ) -> None:

@@ -23,6 +23,8 @@ READ: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "breakdown": partial(wording.breakdown, mask=False),  # masked before, in all formats
     "discoverable": wording.tries_table,
     "span_lengths": metric_tables.in_buckets,
+    "recall_distribution": metric_tables.reaching_recall,
+    "sensitivity": wording.sensitivity_table,
 }
 
 _LATEX_NOTE = "% \\usepackage{booktabs,longtable} and, for pdflatex, \\usepackage[T1]{fontenc}\n"

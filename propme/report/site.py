@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pandas as pd
 from propme import figures, tables
 from propme.errors import InputError
 from propme.files import write_whole
+from propme.metric_tables import recall_table
 from propme.report.audit import audit_sections, shown_inputs
 from propme.report.escaping import in_markdown
 from propme.report.exports import READ, as_markdown, cells, write_exports
@@ -25,16 +27,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Tables that a report is made of.
-_TABLES = ("prompts", "generations", "traces", "spans", "matches", *READ)
+_TABLES = ("prompts", "generations", "traces", "spans", "matches", *READ.keys() & tables.TABLES)
+
+#: Figures of the notebooks that are not on the front page, and that the report has to take away.
+_TAKEN_ALONG = ("recall_distribution.*", "over_thresholds_*")
 
 #: Figures of the front page, each drawn from one table.
 _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
     "capability_against_propensity": (
-        "Near-verbatim recall under each setting; shaded: what a control reaches",
+        "Near-verbatim recall under each setting (n: completions); shaded: what a control reaches",
         "metrics",
         figures.capability_against_propensity,
     ),
-    "propensity_scores": ("Propensity scores", "propensity", figures.propensity_scores),
+    "propensity_scores": (
+        "Propensity scores (n: prompts under the setting and under attack; of NVR, those of which a"
+        " document was retrieved)",
+        "propensity",
+        figures.propensity_scores,
+    ),
     "extraction_by_copies": (
         "Extraction against copies in the corpus",
         "copies",
@@ -83,6 +93,9 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     mask = not record["parameters"].get("show_personal_data", False)
     write_viewer(stored, report / "viewer.html", mask, front_page="index.html")
     stored["breakdown"] = shown_groups(stored["breakdown"], mask)
+    stored["recall_distribution"] = recall_table(
+        stored["prompts"], stored["generations"], stored["traces"]
+    )
     exports = write_exports(stored, report / "tables")
     sections = audit_sections(stored, record, mask)
     for suffix in ("html", "md"):
@@ -103,6 +116,8 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         inputs=shown_inputs(record, mask),
         record=record,
     )
+    for path in (path for name in _TAKEN_ALONG for path in (run / "figures").glob(name)):
+        shutil.copy(path, report / "figures")
     write_whole(index, page)
     return index
 

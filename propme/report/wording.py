@@ -11,10 +11,24 @@ import pandas as pd
 
 from propme.figures import short
 from propme.masking import masked_names
-from propme.records import in_order
+from propme.measurements import in_setting_order
 
 #: What stands in the headline table, in this order.
 HEADLINE_METRICS = ("NVR", "FMR", "ALS", "NVR_max", "R20", "R50", "extraction")
+
+
+#: What the prompts of each setting are.
+SETTINGS_TOLD = {
+    "unconditional": "nothing but the mark that begins a document",
+    "minimal_cue": "that mark and one frequent word of the corpus",
+    "generic": "ordinary requests that have nothing of the corpus",
+    "specific": "ordinary requests about the corpus's own topics",
+    "file": "prompts out of a file of the user's own",
+    "chat": "requests as a user's message in the model's chat template",
+    "prefix": "the beginnings of training documents: the attack",
+    "mismatched_prefix": "the beginnings of documents that were held out: a control",
+    "human": "texts that people wrote, traced like completions: a control",
+}
 
 
 def date_told(timestamp: str) -> str:
@@ -48,7 +62,16 @@ def headline_table(
         values="cell",
     )
     wide = wide.reindex(columns=[m for m in names if m in wide.columns]).reset_index()
-    return in_setting_order(wide).rename(columns={"n_generations": "generations"})
+    return people_once(in_setting_order(wide)).rename(columns={"n_generations": "generations"})
+
+
+def people_once(table: pd.DataFrame) -> pd.DataFrame:
+    """Texts by people in one row, the first, and last: they are the same under every decoding."""
+    people = table[table["setting"] == "human"]
+    if len(people) < 2:
+        return table
+    first = people.iloc[[0]].assign(decoding="any")
+    return pd.concat([table[table["setting"] != "human"], first], ignore_index=True)
 
 
 def filtered_headlines(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -92,6 +115,25 @@ def breakdown(table: pd.DataFrame, mask: bool = True) -> pd.DataFrame:
     return in_setting_order(wide, ["by", "group"]).rename(columns={"n_generations": "generations"})
 
 
+def sensitivity_table(sensitivity: pd.DataFrame) -> pd.DataFrame:
+    """The table ``sensitivity`` with a column for each metric, as text; ``*``: the run's own."""
+    cells = sensitivity.assign(
+        cell=[with_interval(row) for row in sensitivity.to_dict("records")],
+        choice=[
+            f"{choice}*" if own else choice
+            for choice, own in zip(sensitivity["choice"], sensitivity["own"], strict=True)
+        ],
+    )
+    keys = ["threshold", "choice", "decoding", "setting", "n_generations"]
+    order = {key: list(dict.fromkeys(cells[key])) for key in ("threshold", "choice")}
+    wide = cells.pivot(index=keys, columns="metric", values="cell")
+    wide = wide.reindex(columns=list(cells["metric"].unique())).reset_index()
+    for key, values in order.items():
+        wide[key] = pd.Categorical(wide[key], values)
+    wide = in_setting_order(wide, ["threshold", "choice"]).astype(dict.fromkeys(order, str))
+    return wide.rename_axis(columns=None).rename(columns={"n_generations": "generations"})
+
+
 def tries_table(discoverable: pd.DataFrame) -> pd.DataFrame:
     """The table ``discoverable`` with a column for each number of tries, as text."""
     rows = discoverable.assign(metric="")
@@ -99,14 +141,6 @@ def tries_table(discoverable: pd.DataFrame) -> pd.DataFrame:
     wide = cells.pivot(index=["decoding", "setting", "target"], columns="tries", values="cell")
     wide = wide.rename(columns=lambda n: "1 try" if n == 1 else f"{n:,} tries")
     return in_setting_order(wide.rename_axis(columns=None).reset_index())
-
-
-def in_setting_order(table: pd.DataFrame, first: Sequence[str] = ()) -> pd.DataFrame:
-    """Rows by some columns, then by decoding, then settings in the order of the paper."""
-    order = in_order(table["setting"])
-    table["setting"] = pd.Categorical(table["setting"], order)
-    by = [*first, "decoding", "setting"]
-    return table.sort_values(by, kind="stable").astype({"setting": str}).reset_index(drop=True)
 
 
 def _written(metric: str, value: float) -> str:

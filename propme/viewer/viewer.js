@@ -565,9 +565,11 @@
     const words = rows.reduce((sum, [, counted]) => sum + counted, 0);
     const title = `Side by side: ${plural(words, "word")} agree in near-verbatim passages`;
     const made = element("details", { class: "comparison" }, element("summary", {}, title));
-    made.addEventListener("toggle", () => {
-      if (made.open && made.children.length === 1) made.append(sideBySide(rows));
-    });
+    const fill = () => {
+      if (made.children.length === 1) made.append(sideBySide(rows));
+    };
+    made.addEventListener("toggle", () => made.open && fill());
+    made.addEventListener("print", fill);
     return made;
   }
 
@@ -667,7 +669,10 @@
     document.addEventListener("keydown", onKey);
     window.addEventListener("hashchange", openNamed);
     window.addEventListener("beforeprint", () => {
-      for (const each of document.querySelectorAll("#evidence details")) each.open = true;
+      for (const each of document.querySelectorAll("main details")) {
+        each.open = true;
+        each.dispatchEvent(new Event("print")); // the toggle's own event comes after the printing
+      }
     });
   }
 
