@@ -19,6 +19,7 @@ from propme.files import sha256_of
 from propme.run import STAGES, RunFolder, open_run, resolve
 from propme.runner.code import code_of
 from propme.runner.locks import held
+from propme.runner.needs import needs_of
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 from propme.runner.settings import effective_parameters
@@ -111,6 +112,7 @@ def run_with(effective: Mapping[str, Any], which: Which) -> RunFolder:
     with held(folder), _full_disk_told(folder):
         going_on = bool(folder.record.get("stages"))
         print(f"{'Going on with' if going_on else 'Writing'} the run in {folder.path}", flush=True)
+        _require_ready(folder, effective, which)
         _begin(folder, effective)
         _run_stages(folder, effective, which, deadline)
         if which.last == STAGES[-1]:
@@ -155,6 +157,32 @@ def require_done(folder: RunFolder, stages: Sequence[str]) -> None:
     for stage in stages:
         if record.get("stages", {}).get(stage, {}).get("state") != "done":
             raise RunError(f"{folder.path}: {stage} is not done here; run it first")
+
+
+def reasons(which: Which, effective: Mapping[str, Any], run: RunFolder) -> dict[str, str]:
+    """Why each stage would run; empty for one that is done."""
+    again = "it is asked for" if which.force else ""
+    found = {}
+    for stage in which.stages:
+        found[stage] = again or why_again(stage, effective, run)
+        again = again or (f"{stage} is run" if found[stage] else "")
+    return found
+
+
+def _require_ready(folder: RunFolder, effective: Mapping[str, Any], which: Which) -> None:
+    """Refuse what a stage would refuse after hours of others; what is done stays as it is."""
+    stages = [stage for stage, why in reasons(which, effective, folder).items() if why]
+    found = needs_of(stages, effective)
+    for beware in (need.beware for need in found if need.beware):
+        print(f"Beware: {beware}", flush=True)
+    missing = [need.missing for need in found if need.missing]
+    if not missing:
+        return
+    told = f"{folder.path}: {'; '.join(missing)}"
+    if folder.record.get("stages", {}).get(stages[0], {}).get("state") != "done":
+        _begin(folder, effective)
+        _note(folder, stages[0], {"state": "failed", "started": _now(), "error": told})
+    raise RunError(told)
 
 
 def _begin(folder: RunFolder, effective: Mapping[str, Any]) -> None:
