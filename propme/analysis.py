@@ -10,6 +10,7 @@ import pandas as pd
 
 from propme import filters, measurements, metric_tables, tables
 from propme.discoverable import discoverable_table
+from propme.progress import track
 from propme.uncertainty import ROUNDS
 from propme.varied import sensitivity_table
 
@@ -52,17 +53,18 @@ def measure(
     frame = measurements.measured_generations(
         prompts, generations, traces, spans, matches, boiler_plate_documents
     )
-    return frame, {
-        "metrics": metric_tables.metric_table(frame, seed=seed, rounds=rounds),
-        "propensity": metric_tables.propensity_table(
-            frame, propensity_metrics, seed=seed, rounds=rounds
+    made = {
+        "metrics": partial(metric_tables.metric_table, frame, seed=seed, rounds=rounds),
+        "propensity": partial(
+            metric_tables.propensity_table, frame, propensity_metrics, seed=seed, rounds=rounds
         ),
-        "copies": metric_tables.copies_table(frame, seed=seed, rounds=rounds),
-        "breakdown": metric_tables.breakdown_table(frame, by, seed=seed, rounds=rounds),
-        "discoverable": discoverable_table(prompts, extraction, seed=seed, rounds=rounds),
-        "span_lengths": metric_tables.span_length_table(frame),
-        "sensitivity": sensitivity_table(frame, variants, seed=seed, rounds=rounds),
+        "copies": partial(metric_tables.copies_table, frame, seed=seed, rounds=rounds),
+        "breakdown": partial(metric_tables.breakdown_table, frame, by, seed=seed, rounds=rounds),
+        "discoverable": partial(discoverable_table, prompts, extraction, seed=seed, rounds=rounds),
+        "span_lengths": partial(metric_tables.span_length_table, frame),
+        "sensitivity": partial(sensitivity_table, frame, variants, seed=seed, rounds=rounds),
     }
+    return frame, {name: make() for name, make in track(made.items(), "measuring", unit="tables")}
 
 
 def _if_there(name: str, folder: Path) -> pd.DataFrame:

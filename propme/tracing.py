@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,6 +22,9 @@ from propme.simpletrace.batch import key_of
 from propme.simpletrace.parts import TABLES, count_units
 
 _STATE = "trace.json"
+
+#: Texts with the longest segments that are named at the end.
+_NAMED = 5
 
 
 def trace_files(
@@ -136,7 +140,7 @@ def write_jsonl(output: Path) -> None:
 
 def summary(output: Path) -> Iterator[str]:
     """What a finished trace found, in lines."""
-    columns = ["longest_segment", "full_raw", "recall_sum", "n_pairs", "error"]
+    columns = ["generation_id", "longest_segment", "full_raw", "recall_sum", "n_pairs", "error"]
     table = pq.read_table(output / "tables" / "traces.parquet", columns=columns).to_pandas()
     traced = table[table["error"] == ""]
     yield f"traced     {len(traced):,} generations"
@@ -145,8 +149,21 @@ def summary(output: Path) -> Iterator[str]:
         yield f"FMR        {traced['full_raw'].mean():.4f}"
     if traced["n_pairs"].sum():
         yield f"NVR        {traced['recall_sum'].sum() / traced['n_pairs'].sum():.4f}"
+    longest = traced.sort_values("longest_segment", ascending=False, kind="stable")
+    for name, tokens in longest[["generation_id", "longest_segment"]].head(_NAMED).to_numpy():
+        yield f"longest    {tokens:,} tokens in {name}"
     for error, times in table.loc[table["error"] != "", "error"].value_counts().items():
         yield f"not traced {times:,}: {error}"
+
+
+def whereabouts(output: Path, as_jsonl: bool) -> Iterator[str]:
+    """Where the tables of a trace are, and how to look at them, in lines."""
+    folder = output / "tables"
+    yield f"The tables are in {folder}: {', '.join(sorted(TABLES))}; docs/tables.md explains them."
+    if as_jsonl:
+        yield f"As lines of JSON: {', '.join(str(output / f'{n}.jsonl') for n in sorted(TABLES))}"
+    code = f"import pandas as pd; print(pd.read_parquet({str(folder / 'spans.parquet')!r}))"
+    yield f"Look at one with  python -c {shlex.quote(code)}"
 
 
 def _state(output: Path) -> dict[str, Any]:

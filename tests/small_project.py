@@ -20,6 +20,15 @@ for name in {names}:
 """
 
 
+def small_parameters(folder):
+    """Parameters that a run of such a project may have: what it needs is there."""
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text('{"text": "a"}\n')
+    nothing = dict.fromkeys(("heldout", "human", "model"), "")
+    own = {"corpus": str(corpus), "tokenizer": "bytes", "strata": [], "cache": str(folder / "c")}
+    return nothing | own | {"output": "out", "backend": "recorded", "recorded": str(corpus)}
+
+
 def small_project(folder, **code):
     """Write notebooks into ``folder/notebooks``; ``code`` by stage comes before what it writes."""
     (folder / "notebooks").mkdir(parents=True)

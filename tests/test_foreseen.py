@@ -1,11 +1,16 @@
 """What a run would do, and what is missing for it, without doing anything."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import yaml
+from small_project import small_parameters
 
 from propme import run as runs
 from propme import runner
 from propme.cli import main
+from propme.errors import RunError
 from propme.runner.foreseen import foresee
 from propme.runner.running import Which
 
@@ -18,12 +23,15 @@ def foreseen(which=None, **given):
 def own(tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"text": "It was the sea."}\n')
-    nothing = {"heldout": "", "human": "", "model": "", "tokenizer": "bytes"}
-    return {"output": str(tmp_path / "out"), "corpus": str(corpus), **nothing}
+    return small_parameters(tmp_path) | {
+        "output": str(tmp_path / "out"),
+        "corpus": str(corpus),
+        "max_new_tokens": 50,
+    }
 
 
 def test_all_stages_of_a_new_run_and_nothing_is_written(own, tmp_path):
-    found = foreseen(**own, backend="recorded", recorded=own["corpus"])
+    found = foreseen(**own)
     assert list(found.stages) == list(runs.STAGES)
     assert all(found.stages.values())
     assert found.missing == []
@@ -41,15 +49,103 @@ def test_all_stages_of_a_new_run_and_nothing_is_written(own, tmp_path):
         ({"prompt_file": "mine.csv"}, "prompt_file: there is no mine.csv"),
         ({"generic_prompts": "generic_fr"}, "generic_prompts: generic_fr: no such file"),
         ({"generic_prompts": "generic_en", "n_prompts": 301}, "generic_prompts: 301 are wanted"),
-        ({"index": "https://x.invalid/#y"}, "tokenizer: the index's must be named"),
-        ({"backend": "recorded"}, "recorded: the file of completions"),
+        (
+            {"index": "https://x.invalid/#y", "tokenizer": ""},
+            "tokenizer: the index's must be named",
+        ),
+        ({"recorded": ""}, "recorded: the file of completions"),
+        ({"recorded": "nowhere.jsonl"}, "recorded: there is no nowhere.jsonl"),
+        ({"corpus": ""}, "corpus: the documents that the model was trained on"),
+        ({"text_field": "body"}, "corpus: "),
+        ({"heldout": "nowhere.jsonl"}, "heldout: there is no nowhere.jsonl"),
+        ({"heldout": "demo"}, "demo: 'demo' stands for the demonstration's corpus"),
+        ({"strata": [1, 4]}, "strata: prefixes are drawn by the metadata key 'copies'"),
+        ({"backend": "transformers"}, "model: the folder or name of the model"),
+        ({"tokenizer": ""}, "tokenizer: the index's must be named, where no model is"),
         ({"backend": "openai"}, "the address of the model's server"),
     ],
 )
 def test_what_is_missing_is_told(own, given, missing, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    found = foreseen(**own | {"tokenizer": ""} | given)
+    found = foreseen(**own | given)
     assert any(each.startswith(missing) for each in found.missing), found.missing
+
+
+def test_a_file_of_prompts_is_looked_into(own, tmp_path):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("question\nWhat is the sea?\n")
+    wrong, right = (
+        foreseen(**own, prompt_file=str(mine), prompt_field=field) for field in ("text", "question")
+    )
+    assert right.missing == []
+    (told,) = wrong.missing
+    assert told.startswith("prompt_file: ")
+    assert "no field 'text'; fields here: ['question']" in told
+    assert "prompt_field for a file of prompts" in told
+
+
+def test_strata_are_drawn_where_documents_have_them(own):
+    with open(own["corpus"], "a") as file:
+        file.write('{"text": "And the sea was deep.", "copies": 4}\n')
+    assert foreseen(**own | {"strata": [4]}).missing == []
+    (told,) = foreseen(**own | {"strata": [4], "stratify_by": "source"}).missing
+    assert "none of the first 2 documents has it; keys there: copies." in told
+
+
+@pytest.mark.parametrize(
+    ("given", "metrics"),
+    [
+        ({"max_new_tokens": 50}, ""),
+        ({"max_new_tokens": 49}, "R50, FMR50, extraction"),
+        ({"max_new_tokens": 99, "propensity_metrics": ["R100", "FMR20", "NVR"]}, "R100"),
+        ({"max_new_tokens": 99, "propensity_metrics": ["FMR120", "R100"]}, "FMR120, R100"),
+        ({"max_new_tokens": 9, "backend": "recorded"}, ""),
+    ],
+)
+def test_metrics_for_which_completions_are_too_short_are_told(own, given, metrics):
+    found = foreseen(**own | {"backend": "transformers", "model": own["corpus"]} | given)
+    told = [f": {metrics} count longer completions alone" in beware for beware in found.beware]
+    assert told == ([True] if metrics else [])
+
+
+def test_an_index_that_is_there_is_not_built(own, tmp_path):
+    before = foreseen(**own).needs
+    assert any(need.startswith("an index of the corpus, which will be built") for need in before)
+    assert any(need.startswith("for building it: documents  about 1") for need in before)
+    corpus = Path(own["corpus"])
+    run = runs.open_run(own["output"])
+    inputs = ("corpus", "heldout", "human", "model", "tokenizer", "text_field", "id_field", "cache")
+    effective = runner.effective_parameters([], own, None)
+    runs.prepare_inputs(run, index="", **{name: effective[name] for name in inputs})
+    shutil.rmtree(tmp_path / "out")
+    after = foreseen(**own).needs
+    (built,) = (tmp_path / "c").glob("index-*")
+    assert any(need.startswith(f"index {built.name}, there in ") for need in after)
+    assert not any("built" in need for need in after)
+    corpus.write_text('{"text": "Another sea."}\n')
+    assert any("which will be built" in need for need in foreseen(**own).needs)
+
+
+def test_a_run_refuses_what_a_dry_run_says_is_missing(own, tmp_path, capsys):
+    """Before anything is executed; what hinders nothing is told."""
+    given = own | {"strata": [1], "prompt_file": "mine.csv", "max_new_tokens": 9}
+    given |= {"backend": "transformers", "model": "nowhere/at/all"}
+    missing = foreseen(**given).missing
+    assert len(missing) == 3
+    with pytest.raises(RunError) as caught:
+        runner.run([], given)
+    assert str(caught.value) == f"{tmp_path / 'out'}: {'; '.join(missing)}"
+    assert "Beware: max_new_tokens is 9" in capsys.readouterr().out
+    run = runs.open_run(given["output"])
+    entry = run.record["stages"]["1_prompts"]
+    assert (entry["state"], entry["error"]) == ("failed", str(caught.value))
+    assert not run.notebook("1_prompts").exists()
+
+
+def test_what_only_a_later_stage_needs_hinders_no_earlier_one(own):
+    given = own | {"backend": "transformers", "model": "nowhere/at/all"}
+    assert len(foreseen(**given).missing) == 1
+    assert foreseen(Which(last="1_prompts"), **given).missing == []
 
 
 def test_a_folder_of_another_run_is_foreseen(own, tmp_path):

@@ -256,8 +256,10 @@ def test_numbers_of_a_table_are_numbers() -> None:
     index = index_of([words(n, 110) for n in range(3)], WORDS, metadata)
     prompts = prefix_prompts(index, 2, 0, PrefixCut(), "copies", [4])
     assert sorted((p.document_id, p.copies) for p in prompts) == [("a", 4), ("b", 4)]
-    with pytest.raises(InputError, match=r"with copies = \[7\]: .*its values are \[4, 'x'\]"):
+    with pytest.raises(InputError, match=r"with copies = \[7\]: .*values there: \[4, 'x'\]"):
         prefix_prompts(index, 2, 0, PrefixCut(), "copies", [7])
+    with pytest.raises(InputError, match=r"documents; no document there has the key 'kopier'$"):
+        prefix_prompts(index, 2, 0, PrefixCut(), "kopier", [4])
 
 
 @pytest.mark.parametrize(

@@ -351,6 +351,9 @@ def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
         ({"top_k": -1}, "top_k must be a whole number >= 0"),
         ({"backend": "vllm"}, "backend 'vllm' is unknown; it is transformers, openai, recorded"),
         ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"device": "gpu"}, "device 'gpu' is unknown; it is auto, cpu, cuda"),
+        ({"device": "cuda:x"}, "device 'cuda:x' is unknown"),
+        ({"dtype": "half"}, "dtype 'half' is unknown"),
     ],
 )
 def test_a_value_that_a_later_notebook_would_refuse_is_refused_at_once(given, message):

@@ -11,7 +11,7 @@ import time
 import pytest
 import yaml
 from filelock import FileLock
-from small_project import InsteadOfNotebooks, copied_notebooks, small_project
+from small_project import InsteadOfNotebooks, copied_notebooks, small_parameters, small_project
 
 from propme import report, runner
 from propme import run as runs
@@ -27,6 +27,7 @@ ALL = list(runs.STAGES)
 def notebooks(monkeypatch):
     instead = InsteadOfNotebooks()
     monkeypatch.setattr(running, "execute", instead)
+    monkeypatch.setattr(running, "needs_of", lambda *_: [])  # of what would not be executed
     monkeypatch.setattr(report, "write_report", write_front_page)
     return instead
 
@@ -352,8 +353,7 @@ def test_a_share_of_tracing_needs_completions(notebooks, asked):
 def run_in(project, *arguments, **options):
     """A run of a small project in a process of its own."""
     file = project / "p.yaml"
-    text = {"output": "out", "corpus": "", "heldout": "", "human": "", "model": "", "index": "x"}
-    file.write_text(yaml.safe_dump(text | options))
+    file.write_text(yaml.safe_dump(small_parameters(project) | options))
     command = [sys.executable, "-m", "propme.cli", "run", str(file), *arguments]
     return subprocess.Popen(
         command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

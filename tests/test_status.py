@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
-from small_project import small_project
+from small_project import small_parameters, small_project
 
 from propme import run as runs
-from propme.cli import main
+from propme import runner
+from propme.cli import main, running
 from propme.errors import InputError
 from propme.files import write_whole
-from propme.runner import status
+from propme.runner import PlannedRun, Which, status
 from propme.runner.locks import run_lock
 
 DONE = {
@@ -123,8 +124,7 @@ def test_of_several_runs_one_that_fails_stops_no_other(tmp_path):
     fails = "if seed == 1:\n    raise ValueError('on purpose')"
     project = small_project(tmp_path, prompts=fails)
     file = project / "p.yaml"
-    given = {"output": "out", "corpus": "", "heldout": "", "human": "", "model": ""}
-    file.write_text(yaml.safe_dump(given))
+    file.write_text(yaml.safe_dump(small_parameters(project)))
     command = [sys.executable, "-m", "propme.cli", "run", str(file), "--grid", "seed=0,1"]
     done = subprocess.run(
         [*command, "--jobs", "2", "--until", "1"],
@@ -144,3 +144,15 @@ def test_of_several_runs_one_that_fails_stops_no_other(tmp_path):
     ]
     assert found[1].failure == "1_prompts failed: ValueError: on purpose"
     assert "on purpose" in (project / "out" / "seed=1" / "1_prompts.ipynb").read_text()
+
+
+def test_a_sweep_says_at_its_end_where_its_reports_are(tmp_path, capsys, monkeypatch):
+    planned = [PlannedRun(f"seed={n}", {"output": str(tmp_path / f"seed={n}")}) for n in (0, 1)]
+    a_run(tmp_path / "seed=0", dict.fromkeys(runs.STAGES, DONE), reported=True)
+    a_run(tmp_path / "seed=1", {"1_prompts": {"state": "failed", "error": "no"}})
+    monkeypatch.setattr(runner, "run_all", lambda *_: planned[1:])
+    assert running._run_several(planned, Which(), 1) == 1
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        f"The report is {tmp_path / 'seed=0' / 'report' / 'index.html'}",
+        "1 of 2 runs failed; the same command goes on with them alone",
+    ]

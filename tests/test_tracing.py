@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -511,3 +512,29 @@ for number in range(300):
 print("traced")
 """
     assert run_measure(program, large).strip() == "traced"
+
+
+def test_the_end_names_the_longest_and_says_how_to_look_at_the_tables(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = documents()[0]
+    file, output = tmp_path / "t.jsonl", tmp_path / "a trace"
+    lines = [{"id": "none", "text": "qqq"}, {"id": "all", "text": whole}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert trace_command(index, file, output, "--jsonl") == 0
+    told = capsys.readouterr().out.splitlines()
+    # In an index of bytes a token is one.
+    assert f"longest    {len(whole.encode())} tokens in all" in told
+    assert f"As lines of JSON: {output}/matches.jsonl, {output}/spans.jsonl" in "".join(told)
+    command = shlex.split(told[-1].partition("  ")[2])
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True)
+    assert "generation_id" in done.stdout, done.stderr
+
+
+def test_an_index_whose_name_is_mistyped_is_told_as_that(
+    index: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trace_command(index.with_name("idnex"), file, tmp_path / "out") == 1
+    assert "idnex: there is no such folder; name that of an index" in capsys.readouterr().err
+    assert trace_command(index.parent, file, tmp_path / "out") == 1
+    assert "no manifest.json here" in capsys.readouterr().err

@@ -30,6 +30,7 @@ def finished(tmp_path_factory):
     asked = {"corpus": str(corpus), "heldout": "", "human": "", "cache": str(folder / "cache")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "execute", InsteadOfNotebooks())
+        patch.setattr(running, "needs_of", lambda *_: [])
         patch.setattr(report, "write_report", write_pages)
         run = runner.run([], asked | {"output": str(folder / "out")})
     run.update_record(inputs={"corpus": {"path": str(corpus), "sha256": sha256_of(corpus)}})

@@ -157,6 +157,8 @@ def _run_several(runs: Sequence[PlannedRun], which: Which, jobs: int) -> int:
     failed = run_all(runs, which, jobs)
     folders = [open_run(run.effective["output"]) for run in runs]
     print("\n".join(told([status_of(folder, Path.cwd()) for folder in folders])))
+    reports = [folder.report / "index.html" for folder in folders]
+    print("".join(f"The report is {page}\n" for page in reports if page.is_file()), end="")
     if failed:
         print(f"{len(failed)} of {len(runs)} runs failed; the same command goes on with them alone")
     return 1 if failed else 0
@@ -197,6 +199,7 @@ def _verify(options: argparse.Namespace) -> int:
     from propme.runner.verifying import verify
 
     folder = resolve(options.run)
+    print("Hashing all again, and measuring all again", flush=True)
     if (folder / "run.json").is_file():
         return _told(verify(RunFolder(folder)))
     runs = runs_in(folder)

@@ -84,7 +84,7 @@ def _trace(options: argparse.Namespace) -> int:
     if options.jsonl:
         tracing.write_jsonl(options.output)
     print("\n".join(tracing.summary(options.output)))
-    print(f"The tables are in {options.output / 'tables'}")
+    print("\n".join(tracing.whereabouts(options.output, options.jsonl)))
     return 0
 
 

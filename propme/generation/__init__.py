@@ -1,6 +1,6 @@
 """Stage 2, seam 2: completions of prompts, and how probable true continuations are."""
 
-from propme.generation.backends import BACKENDS, open_generator, require_backend
+from propme.generation.backends import BACKENDS, open_generator, require_backend, require_device
 from propme.generation.completing import complete
 from propme.generation.extraction import (
     agreement,
@@ -29,4 +29,5 @@ __all__ = [
     "open_generator",
     "open_writer",
     "require_backend",
+    "require_device",
 ]

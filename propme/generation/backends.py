@@ -12,6 +12,10 @@ from propme.generation.transformers import TransformersGenerator
 #: A causal language model here; one behind a server; a file of what one wrote.
 BACKENDS = ("transformers", "openai", "recorded")
 
+#: Where a model is run, and in which numbers.
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
 
 def require_backend(backend: str) -> None:
     """Refuse a backend that there is not.
@@ -23,6 +27,23 @@ def require_backend(backend: str) -> None:
     """
     if backend not in BACKENDS:
         raise ParameterError(f"backend {backend!r} is unknown; it is {', '.join(BACKENDS)}")
+
+
+def require_device(device: str, dtype: str) -> None:
+    """Refuse a device or a number type that torch has not; whether it is here is not asked.
+
+    Raises
+    ------
+    ParameterError
+        There is none of that name.
+    """
+    kind, colon, number = device.partition(":")
+    if kind not in DEVICES or (colon and not number.isdecimal()):
+        raise ParameterError(
+            f"device {device!r} is unknown; it is {', '.join(DEVICES)}, with a number as cuda:1"
+        )
+    if dtype not in DTYPES:
+        raise ParameterError(f"dtype {dtype!r} is unknown; it is {', '.join(DTYPES)}")
 
 
 def open_generator(

@@ -34,6 +34,7 @@ class Estimate:
     tokens: int
     token_type: str
     shards: int
+    at_a_time: int
     disk_bytes: int
     memory_bytes: int
     seconds: float
@@ -46,7 +47,8 @@ class Estimate:
                 f"tokens     about {self.tokens:,} ({self.token_type})",
                 f"shards     {self.shards}",
                 f"disk       about {in_bytes(self.disk_bytes)}",
-                f"memory     about {in_bytes(self.memory_bytes)} at the peak",
+                f"memory     about {in_bytes(self.memory_bytes)} at the peak,"
+                f" sorting {self.at_a_time} of the shards at a time",
                 f"time       about {in_time(self.seconds)}",
             ]
         )
@@ -120,6 +122,7 @@ def estimate(
         tokens=round(n_tokens * scale),
         token_type=token_type,
         shards=shards,
+        at_a_time=min(workers, shards),
         disk_bytes=round(token_bytes + positions * width + (metadata + 16 * n_documents) * scale),
         memory_bytes=round(token_bytes / shards * MEMORY_FACTOR * min(workers, shards)),
         seconds=n_tokens * scale * encoding_seconds / max(1, ids_seen) + sort,

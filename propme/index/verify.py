@@ -34,6 +34,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         There is no manifest, it is damaged, or a file is missing or of another size.
     """
     path = folder / layout.MANIFEST
+    if not folder.is_dir():
+        raise BrokenIndexError(f"{folder}: there is no such folder; name that of an index")
     if not path.is_file():
         raise BrokenIndexError(
             f"{folder}: no {layout.MANIFEST} here, so this is no finished index; build it"

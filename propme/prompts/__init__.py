@@ -3,6 +3,7 @@
 from propme.prompts.audit import audit, choose, fit, require_contrast
 from propme.prompts.held_out import human_prompts, sentence_prompts
 from propme.prompts.prefix import (
+    TARGET_TOKENS,
     PrefixCut,
     mismatched_prefix_prompts,
     prefix_prompts,
@@ -22,6 +23,7 @@ from propme.prompts.topics import find_topics
 
 __all__ = [
     "MADE",
+    "TARGET_TOKENS",
     "PrefixCut",
     "as_messages",
     "audit",

@@ -140,7 +140,8 @@ def _require_all(
     each = " of each" if stratify_by else ""
     sample = f" among {_MOST_DRAWS} drawn of {n_documents}" if n_documents > _MOST_DRAWS else ""
     told = [value for value, _ in seen.most_common(20) if value is not None]
-    values = f"; its values are {told}" if stratify_by else ""
+    there = f"values there: {told}" if told else f"no document there has the key {stratify_by!r}"
+    values = f"; {there}" if stratify_by else ""
     raise InputError(
         f"too few documents of >= {cut.least_tokens} tokens{of_each}{sample}:"
         f" {sum(missing.values())} prefixes are missing, {n}{each} wanted; ask for fewer"

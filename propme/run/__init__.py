@@ -6,7 +6,7 @@ what was run with what (docs/run-json.md).
 """
 
 from propme.run.folder import OF_A_RUN, RunFolder, open_run
-from propme.run.inputs import DEMO, index_hash, prepare_inputs
+from propme.run.inputs import DEMO, index_folder, index_hash, prepare_inputs, require_together
 from propme.run.paths import STAGES, existing, notebook_path, portable, project_root, resolve
 
 __all__ = [
@@ -15,11 +15,13 @@ __all__ = [
     "STAGES",
     "RunFolder",
     "existing",
+    "index_folder",
     "index_hash",
     "notebook_path",
     "open_run",
     "portable",
     "prepare_inputs",
     "project_root",
+    "require_together",
     "resolve",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,6 +15,9 @@ from propme.files import alone, content_hash, sha256_of
 from propme.known_hashes import KnownHashes
 from propme.run.folder import RunFolder
 from propme.run.paths import existing, portable, resolve
+
+if TYPE_CHECKING:
+    from propme.index import Tokenizer
 
 #: Given as ``corpus``, ``heldout``, ``human`` or ``model``: the demonstration's.
 DEMO = "demo"
@@ -102,7 +106,14 @@ def _require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
         raise InputError(f"this index was built from another corpus than {corpus}", str(index))
 
 
-def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
+def require_together(given: Mapping[str, str]) -> None:
+    """Refuse inputs of which some are the demonstration's and others are not.
+
+    Raises
+    ------
+    InputError
+        They are mixed.
+    """
     paths = {name: value for name, value in given.items() if value}
     if len({value == DEMO for value in paths.values()}) > 1:
         raise InputError(
@@ -111,6 +122,11 @@ def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
             " human empty",
             DEMO,
         )
+
+
+def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
+    require_together(given)
+    paths = {name: value for name, value in given.items() if value}
     if DEMO in paths.values():
         from propme.demo import ensure_demo
 
@@ -128,14 +144,21 @@ def index_hash(folder: Path) -> str:
     return sha256_of(folder / "manifest.json")
 
 
+def index_folder(
+    corpus_hash: str, tokenizer: Tokenizer, fields: tuple[str, str], cache: Path
+) -> Path:
+    """Where the index of a corpus lies in the cache, or will lie."""
+    key = hashlib.sha256("\0".join([corpus_hash, tokenizer.fingerprint, *fields]).encode())
+    return cache / f"index-{key.hexdigest()[:12]}"
+
+
 def _ensure_index(
     corpus: Path, corpus_hash: str, tokenizer: str, fields: tuple[str, str], cache: Path
 ) -> Path:
     from propme.index import Tokenizer, build_index
 
     loaded = Tokenizer.load(tokenizer)
-    key = hashlib.sha256("\0".join([corpus_hash, loaded.fingerprint, *fields]).encode())
-    folder = cache / f"index-{key.hexdigest()[:12]}"
+    folder = index_folder(corpus_hash, loaded, fields, cache)
     cache.mkdir(parents=True, exist_ok=True)
     with alone(cache / f"{folder.name}.wanted"):  # two runs may want it at once
         if not folder.exists():

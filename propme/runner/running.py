@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from propme.errors import ParameterError, RunError
-from propme.files import sha256_of
 from propme.run import STAGES, RunFolder, open_run, resolve
-from propme.runner.code import code_of
+from propme.runner.left_behind import files_named, hashes_since, when_written
 from propme.runner.locks import held
+from propme.runner.needs import needs_of
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
+from propme.runner.reporting import forget_report, make_report, report_if_needed
 from propme.runner.settings import effective_parameters
 from propme.runner.stages import content_of, known_hashes, made_from, outputs_of, why_again
 
@@ -111,10 +110,11 @@ def run_with(effective: Mapping[str, Any], which: Which) -> RunFolder:
     with held(folder), _full_disk_told(folder):
         going_on = bool(folder.record.get("stages"))
         print(f"{'Going on with' if going_on else 'Writing'} the run in {folder.path}", flush=True)
+        _require_ready(folder, effective, which)
         _begin(folder, effective)
         _run_stages(folder, effective, which, deadline)
         if which.last == STAGES[-1]:
-            _report(folder)
+            report_if_needed(folder)
     return folder
 
 
@@ -157,6 +157,32 @@ def require_done(folder: RunFolder, stages: Sequence[str]) -> None:
             raise RunError(f"{folder.path}: {stage} is not done here; run it first")
 
 
+def reasons(which: Which, effective: Mapping[str, Any], run: RunFolder) -> dict[str, str]:
+    """Why each stage would run; empty for one that is done."""
+    again = "it is asked for" if which.force else ""
+    found = {}
+    for stage in which.stages:
+        found[stage] = again or why_again(stage, effective, run)
+        again = again or (f"{stage} is run" if found[stage] else "")
+    return found
+
+
+def _require_ready(folder: RunFolder, effective: Mapping[str, Any], which: Which) -> None:
+    """Refuse what a stage would refuse after hours of others; what is done stays as it is."""
+    stages = [stage for stage, why in reasons(which, effective, folder).items() if why]
+    found = needs_of(stages, effective)
+    for beware in (need.beware for need in found if need.beware):
+        print(f"Beware: {beware}", flush=True)
+    missing = [need.missing for need in found if need.missing]
+    if not missing:
+        return
+    told = f"{folder.path}: {'; '.join(missing)}"
+    if folder.record.get("stages", {}).get(stages[0], {}).get("state") != "done":
+        _begin(folder, effective)
+        _note(folder, stages[0], {"state": "failed", "started": _now(), "error": told})
+    raise RunError(told)
+
+
 def _begin(folder: RunFolder, effective: Mapping[str, Any]) -> None:
     made_with = environment()
     resolve(effective["cache"]).mkdir(parents=True, exist_ok=True)
@@ -193,7 +219,7 @@ def _run_stage(
     stage: str, folder: RunFolder, effective: Mapping[str, Any], deadline: float
 ) -> None:
     _forget(folder, STAGES[STAGES.index(stage) :])
-    before = _written(folder.figures)
+    before = when_written(folder.figures)
     entry = {"state": "running", "started": _now(), "made_with": _made_with()}
     entry["made_from"] = made_from(stage, effective, folder)
     _note(folder, stage, entry)
@@ -203,7 +229,7 @@ def _run_stage(
         with suppress(OSError):  # of a full disk, which is what is told then
             _note(folder, stage, entry | {"state": "failed", "error": str(error).splitlines()[0]})
         raise
-    figures = _hashes_since(before, folder.figures)
+    figures = hashes_since(before, folder.figures)
     took = asdict(spent) | {"seconds": round(spent.seconds, 1)}
     _note(
         folder,
@@ -222,39 +248,14 @@ def _forget(folder: RunFolder, stages: Sequence[str]) -> None:
     """
     entries = folder.record["stages"]
     figures = {name for stage in stages for name in entries.get(stage, {}).get("figures", ())}
-    for path in [*map(folder.notebook, stages), *_those_in(folder.figures, figures)]:
+    for path in [*map(folder.notebook, stages), *files_named(folder.figures, figures)]:
         path.unlink(missing_ok=True)
-    _forget_report(folder)
+    forget_report(folder)
     folder.update_record(stages={n: entry for n, entry in entries.items() if n not in stages})
-
-
-def _forget_report(folder: RunFolder) -> None:
-    pages = ("index.html", "viewer.html", "audit.html", "audit.md", *(f"{s}.html" for s in STAGES))
-    recorded = folder.record.get("report", {}).get("files", {})
-    for path in _those_in(folder.report, {*pages, *recorded}):
-        path.unlink(missing_ok=True)
-    folder.update_record(report={})
-
-
-def _those_in(folder: Path, names: Collection[str]) -> list[Path]:
-    """Files below a folder that have one of the names; none elsewhere, whatever a record names."""
-    return [folder / name for name in _written(folder) if name in names]
 
 
 def _note(folder: RunFolder, stage: str, entry: Mapping[str, Any]) -> None:
     folder.update_record(stages=folder.record["stages"] | {stage: entry})
-
-
-def _written(folder: Path) -> dict[str, int]:
-    """When each file below a folder was written, by its path from there."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in files}
-
-
-def _hashes_since(before: Mapping[str, int], folder: Path) -> dict[str, str]:
-    """SHA-256 of the files below a folder that were written since it was looked at."""
-    now = _written(folder)
-    return {name: sha256_of(folder / name) for name in sorted(now) if before.get(name) != now[name]}
 
 
 def _made_with() -> dict[str, Any]:
@@ -279,40 +280,8 @@ def report_again(folder: RunFolder) -> Path:
     """
     require_done(folder, STAGES)
     with held(folder), _full_disk_told(folder):
-        _write_report(folder)
+        make_report(folder)
     return folder.report / "index.html"
-
-
-def _report(folder: RunFolder) -> None:
-    recorded = folder.record.get("report", {})
-    files = recorded.get("files", {})
-    whole = files and all(
-        (folder.report / name).is_file() and sha256_of(folder.report / name) == digest
-        for name, digest in files.items()
-    )
-    if not whole or recorded.get("made_from") != _shown(folder):
-        _write_report(folder)
-
-
-def _write_report(folder: RunFolder) -> None:
-    from propme.report import write_report
-
-    print("Writing the report", flush=True)
-    _forget_report(folder)
-    before = _written(folder.report)
-    write_report(folder.path, STAGES)
-    files = _hashes_since(before, folder.report)
-    folder.update_record(report={"made_from": _shown(folder), "files": files})
-
-
-def _shown(folder: RunFolder) -> str:
-    """Changes with anything that the report shows."""
-    stages = folder.record["stages"]
-    source = {
-        "stages": {name: [stages[name]["executed"], stages[name]["tables"]] for name in STAGES},
-        "code": code_of("report"),
-    }
-    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
 def _now() -> str:

@@ -149,7 +149,7 @@ def complete(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> dict[s
 
 def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
-    from propme.generation import require_backend
+    from propme.generation import require_backend, require_device
     from propme.index import is_remote, require_engine
     from propme.index.remote_settings import split_address
     from propme.metrics import require_propensity_metrics
@@ -170,6 +170,7 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     if is_remote(effective["index"]):
         split_address(effective["index"])  # before credentials in it are written anywhere
     require_backend(effective["backend"])
+    require_device(effective["device"], effective["dtype"])
     PrefixCut(effective["prefix_tokens"], effective["prefix_position"])
     require_language(effective["prompt_language"])
     if effective["strata"] and not effective["stratify_by"]:

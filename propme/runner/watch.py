@@ -16,6 +16,9 @@ from propme import progress
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 
+#: Seconds after which a log is told again how far the work is.
+_SECONDS_BETWEEN_LINES = 60
+
 #: Seconds between asking a kernel whose time is up to stop, and making it stop.
 _GRACE = 20
 
@@ -78,12 +81,12 @@ def watched(stage: str, reports: Path, pid_file: Path, deadline: float) -> Itera
 
 
 class _Shown:
-    """Progress on this terminal: a bar, or where there is none a line for each phase."""
+    """Progress on this terminal: a bar, or where there is none a line for each phase and minute."""
 
     def __init__(self, stage: str) -> None:
         from tqdm import tqdm
 
-        self._stage, self._begun = stage, ""
+        self._stage, self._begun, self._told = stage, "", 0.0
         self._bar = tqdm(total=1, desc=stage, disable=None, dynamic_ncols=True, leave=False)
 
     def show(self, report: dict[str, Any] | None) -> None:
@@ -92,9 +95,16 @@ class _Shown:
         if not self._bar.disable:
             self._show_bar(report)
         elif report["label"] != self._begun:
-            total = "?" if report["total"] is None else report["total"]
-            print(f"  {report['label']} ({total} {report['unit']})", flush=True)
+            self._print(f"{report['label']} ({_total(report)} {report['unit']})")
+        elif time.monotonic() - self._told > _SECONDS_BETWEEN_LINES:
+            note = f", {report['note']}" if report["note"] else ""
+            done = f"{report['done']} of {_total(report)} {report['unit']}"
+            self._print(f"{report['label']}: {done}{note}")
         self._begun = report["label"]
+
+    def _print(self, line: str) -> None:
+        print(f"  {line}", flush=True)
+        self._told = time.monotonic()
 
     def _show_bar(self, report: dict[str, Any]) -> None:
         description = f"{self._stage}, {report['label']}"
@@ -108,6 +118,10 @@ class _Shown:
 
     def close(self) -> None:
         self._bar.close()
+
+
+def _total(report: dict[str, Any]) -> str:
+    return "?" if report["total"] is None else str(report["total"])
 
 
 def _pid_in(file: Path) -> int | None:
