@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from propme.index.remote_client import Client
-from propme.index.remote_questions import find
-from propme.index.remote_settings import RemoteSettings
+from propme.index.remote.client import Client
+from propme.index.remote.questions import find
+from propme.index.remote.settings import RemoteSettings
 
 
 def main(address: str, answers: str, start: str, seed: str) -> None:

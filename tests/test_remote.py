@@ -24,11 +24,11 @@ pytest.importorskip("infini_gram")
 
 from infinigram_server import Reply, infinigram_server
 
-from propme.index.remote import RemoteIndex
-from propme.index.remote_documents import UnreadableError
-from propme.index.remote_memory import Memory
-from propme.index.remote_ranks import Limits
-from propme.index.remote_settings import split_address
+from propme.index.remote.documents import UnreadableError
+from propme.index.remote.memory import Memory
+from propme.index.remote.ranks import Limits
+from propme.index.remote.remote_index import RemoteIndex
+from propme.index.remote.settings import split_address
 
 pytestmark = needs_engine
 

@@ -14,8 +14,8 @@ import pytest
 from helpers import needs_engine
 
 from propme.errors import InputError
-from propme.index import remote_answers
-from propme.index.remote_answers import Answers, DroppedAnswersWarning
+from propme.index.remote import answers as remote_answers
+from propme.index.remote.answers import Answers, DroppedAnswersWarning
 
 
 def raw(path, statement, *values):

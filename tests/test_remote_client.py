@@ -12,7 +12,7 @@ from helpers import generation, needs_engine
 
 from propme.errors import InputError, ParameterError, ServerError
 from propme.index import RemoteSettings, open_index
-from propme.index.remote_answers import Answers
+from propme.index.remote.answers import Answers
 from propme.simpletrace import IndexAddress, TraceSettings, trace_all, trace_table
 
 pytest.importorskip("httpx")
@@ -21,10 +21,10 @@ pytest.importorskip("infini_gram")
 from infinigram_server import Reply, infinigram_server
 
 from propme import tables
-from propme.index import remote_client
-from propme.index.remote_client import Client, NotAnsweredYetError
-from propme.index.remote_http import RefusedError, seconds_to_wait
-from propme.index.remote_questions import find
+from propme.index.remote import client as remote_client
+from propme.index.remote.client import Client, NotAnsweredYetError
+from propme.index.remote.http import RefusedError, seconds_to_wait
+from propme.index.remote.questions import find
 
 pytestmark = needs_engine
 

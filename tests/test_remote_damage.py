@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from propme.errors import PropMeError, ServerError
 from propme.index import RemoteSettings, build_index
-from propme.index.remote_answers import DroppedAnswersWarning
+from propme.index.remote.answers import DroppedAnswersWarning
 from propme.records import Document
 from propme.simpletrace import TraceSettings, trace_all
 
@@ -26,9 +26,9 @@ pytest.importorskip("infini_gram")
 
 from infinigram_server import Reply, infinigram_server
 
-from propme.index import remote_client
-from propme.index.remote import RemoteIndex
-from propme.index.remote_ranks import Limits
+from propme.index.remote import client as remote_client
+from propme.index.remote.ranks import Limits
+from propme.index.remote.remote_index import RemoteIndex
 
 pytestmark = needs_engine
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from helpers import byte_tokenizer
 
-from propme.index.remote_documents import Shown, checked_document
-from propme.index.remote_questions import WrongAnswerError, find, pointers
+from propme.index.remote.documents import Shown, checked_document
+from propme.index.remote.questions import WrongAnswerError, find, pointers
 
 #: Two shards of 10 and 6 tokens; a sequence that stands twice in the first, not in the other.
 SIZES = [10, 6]

@@ -11,7 +11,7 @@ from propme.index import layout
 from propme.index.build import build_index
 from propme.index.mapped import MappedIndex
 from propme.index.protocol import Index, Occurrences, Position
-from propme.index.remote_settings import RemoteSettings, is_remote
+from propme.index.remote.settings import RemoteSettings, is_remote
 from propme.index.tokenizer import Tokenizer
 from propme.index.verify import check_shape, read_manifest, read_tokenizer, verify_index
 
@@ -97,7 +97,7 @@ def open_index(
 def _open_remote(
     paths: Sequence[str], tokenizer: str, token_type: str, settings: RemoteSettings | None
 ) -> Index:
-    from propme.index.remote import RemoteIndex
+    from propme.index.remote.remote_index import RemoteIndex
 
     if len(paths) > 1:
         raise ParameterError(f"{', '.join(paths)}: an index behind a server is opened alone")
@@ -126,7 +126,7 @@ def describe_remote(address: str, tokenizer: str, answers: Path) -> dict[str, st
         ``path``, ``sha256`` (of the address, the sizes that the server tells and the tokenizer),
         ``tokenizer`` and ``answers``.
     """
-    from propme.index.remote import RemoteIndex
+    from propme.index.remote.remote_index import RemoteIndex
 
     index = open_index(address, tokenizer=tokenizer, remote=RemoteSettings(str(answers)))
     identity = index.identity if isinstance(index, RemoteIndex) else ""

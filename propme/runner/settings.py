@@ -151,7 +151,7 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
     from propme.generation import require_backend, require_device
     from propme.index import is_remote, require_engine
-    from propme.index.remote_settings import split_address
+    from propme.index.remote.settings import split_address
     from propme.metrics import require_propensity_metrics
     from propme.prompts import PrefixCut, require_language
     from propme.simpletrace import TraceSettings, Workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from propme.index.remote_client import NotAnsweredYetError
+from propme.index.remote.client import NotAnsweredYetError
 from propme.progress import track
 from propme.simpletrace.address import IndexAddress
 from propme.simpletrace.rarity import number_kept

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from propme.errors import ParameterError, PropMeError, ServerError
-from propme.index.remote_settings import KEY_VARIABLE, split_address
+from propme.index.remote.settings import KEY_VARIABLE, split_address
 
 _MOST_TOLD = 300
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from propme.errors import PropMeError, ServerError
-from propme.index.remote_answers import Answers
-from propme.index.remote_http import PassingError, RefusedError, Server
-from propme.index.remote_questions import (
+from propme.index.remote.answers import Answers
+from propme.index.remote.http import PassingError, RefusedError, Server
+from propme.index.remote.questions import (
     Answer,
     Checked,
     ContradictionError,
     Question,
     WrongAnswerError,
 )
-from propme.index.remote_settings import RemoteSettings, default_answers
+from propme.index.remote.settings import RemoteSettings, default_answers
 
 #: Seconds before the first repetition of a question, doubled each time up to the longest.
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0

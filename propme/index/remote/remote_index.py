@@ -1,7 +1,7 @@
 """An index behind infini-gram's HTTP API, for corpora that nobody can hold.
 
-The server tells rank ranges (`propme.index.remote_ranks`) and texts around a rank or a position
-(`propme.index.remote_reading`). Everything else is made of these. What is never asked is a count
+The server tells rank ranges (`propme.index.remote.ranks`) and texts around a rank or a position
+(`propme.index.remote.reading`). Everything else is made of these. What is never asked is a count
 that is known: all answers are kept.
 """
 
@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from propme.index.mapped import searchable_pieces
 from propme.index.protocol import Occurrences, Places, Position, Runs
-from propme.index.remote_client import Client
-from propme.index.remote_ranks import Limits, NotToldError, RankRanges
-from propme.index.remote_reading import DocumentReader
-from propme.index.remote_search import SequenceSearch
-from propme.index.remote_settings import RemoteSettings
+from propme.index.remote.client import Client
+from propme.index.remote.ranks import Limits, NotToldError, RankRanges
+from propme.index.remote.reading import DocumentReader
+from propme.index.remote.search import SequenceSearch
+from propme.index.remote.settings import RemoteSettings
+from propme.index.remote.two_pointers import longest_match, maximal_runs
 from propme.index.tokenizer import Tokenizer
-from propme.index.two_pointers import longest_match, maximal_runs
 
 
 class RemoteIndex:
@@ -43,7 +43,7 @@ class RemoteIndex:
     -----
     Spans, counts, places and samples are those of a local index of the same files. Distinct
     documents are counted among ``settings.most_read`` occurrences. Texts are what the server
-    decodes; see `propme.index.remote_documents`.
+    decodes; see `propme.index.remote.documents`.
     """
 
     def __init__(

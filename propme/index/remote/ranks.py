@@ -17,11 +17,11 @@ import numpy.typing as npt
 from propme.errors import ServerError
 from propme.index import layout
 from propme.index.protocol import Occurrences
-from propme.index.remote_client import Client
-from propme.index.remote_documents import UnreadableError
-from propme.index.remote_http import RefusedError
-from propme.index.remote_memory import Memory
-from propme.index.remote_questions import find, pointers
+from propme.index.remote.client import Client
+from propme.index.remote.documents import UnreadableError
+from propme.index.remote.http import RefusedError
+from propme.index.remote.memory import Memory
+from propme.index.remote.questions import find, pointers
 
 
 @dataclass(frozen=True)

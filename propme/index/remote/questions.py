@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from propme.errors import ServerError
-from propme.index.remote_http import PassingError
+from propme.index.remote.http import PassingError
 
 Answer = dict[str, Any]
 

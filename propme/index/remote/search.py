@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from propme.index.remote_documents import MARGIN, Shown, UnreadableError
-from propme.index.remote_ranks import Limits, RankRanges
-from propme.index.remote_reading import DocumentReader
+from propme.index.remote.documents import MARGIN, Shown, UnreadableError
+from propme.index.remote.ranks import Limits, RankRanges
+from propme.index.remote.reading import DocumentReader
 
 #: Most shards in which the neighbours of a place are looked at. They are two requests a shard, and
 #: to find the end of a match by halving takes some ten.
@@ -14,7 +14,7 @@ _MOST_NEIGHBOURS = 2
 
 
 class SequenceSearch:
-    """Look-ups in one sequence of tokens, as `propme.index.two_pointers` wants them."""
+    """Look-ups in one sequence of tokens, as `propme.index.remote.two_pointers` wants them."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 
 from propme.errors import BrokenIndexError, PropMeError
 from propme.index.mapped import metadata_of
-from propme.index.remote_questions import Answer, field, require, whole_number
+from propme.index.remote.questions import Answer, field, require, whole_number
 from propme.index.tokenizer import Tokenizer
 
 #: Tokens beside a cut that may be others, as those of the word that is cut.

@@ -10,11 +10,11 @@ import numpy as np
 
 from propme.errors import BrokenIndexError
 from propme.index.protocol import Occurrences, Places
-from propme.index.remote_client import Client
-from propme.index.remote_documents import MARGIN, Shown, UnreadableError, checked_document
-from propme.index.remote_memory import MOST_REMEMBERED, Memory
-from propme.index.remote_questions import Checked, ContradictionError, Question
-from propme.index.remote_ranks import Limits, RankRanges
+from propme.index.remote.client import Client
+from propme.index.remote.documents import MARGIN, Shown, UnreadableError, checked_document
+from propme.index.remote.memory import MOST_REMEMBERED, Memory
+from propme.index.remote.questions import Checked, ContradictionError, Question
+from propme.index.remote.ranks import Limits, RankRanges
 from propme.index.tokenizer import Tokenizer
 
 #: Tokens of a document that are asked for where not more are known to be needed: enough for windows
