@@ -379,7 +379,7 @@ def test_what_is_missing_is_told(
     assert main(["trace", "--index", str(index), *out]) == 1
     assert "--input is missing" in capsys.readouterr().err
     assert trace_command(tmp_path / "nowhere", file, tmp_path / "out") == 1
-    assert "no manifest.json here" in capsys.readouterr().err
+    assert "nowhere: there is no such folder" in capsys.readouterr().err
     assert trace_command(index, file, tmp_path / "out", "--backend", "spark") == 1
     assert "tracing_backend 'spark' is unknown" in capsys.readouterr().err
     assert trace_command(index, file, file) == 1

@@ -57,7 +57,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 #: What the pages tell out of the run's record, and which of its parameters.
 _TOLD = ("started", "parameters", "inputs", "python", "platform", "versions", "stages")
-_DECODING = ("greedy", "samples", "temperature", "top_p", "max_new_tokens")
+_DECODING = ("greedy", "samples", "max_new_tokens")
+_SAMPLING = ("temperature", "top_p")
 
 
 def write_report(run: Path, stages: Sequence[str]) -> Path:
@@ -185,7 +186,9 @@ def _record(run: Path) -> dict[str, Any]:
     if not record:
         raise InputError("this is no folder of a run: it has no run.json", str(run))
     lacking = [name for name in _TOLD if name not in record]
-    lacking += [name for name in _DECODING if name not in record.get("parameters", {})]
+    given = record.get("parameters", {})
+    told = (*_DECODING, *(_SAMPLING if given.get("samples") else ()))
+    lacking += [name for name in told if name not in given]
     if lacking:
         raise InputError(f"run.json says nothing of {', '.join(lacking)}; run it again", str(run))
     return record
