@@ -17,17 +17,18 @@ from propme.files import sha256_of
 _STEP = 2
 
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
-    " inode INTEGER, sha256 TEXT)"
+    "CREATE TABLE IF NOT EXISTS known (path TEXT PRIMARY KEY, size INTEGER, inode INTEGER,"
+    " written INTEGER, changed INTEGER, sha256 TEXT)"
 )
 
 
 @dataclass(frozen=True)
 class KnownHashes:
-    """SHA-256 of files, remembered by path, size, time of change and inode.
+    """SHA-256 of files, remembered by path, size, inode and the times at which a file is changed.
 
-    Whoever sets a time of change back can deceive it, so it serves to skip work and proves nothing:
-    `propme.runner.verifying` never asks it. Where it cannot be written, files are read each time.
+    One of these times (ctime) cannot be set back by a program; a file system's clock can. So it
+    serves to skip work and proves nothing: `propme.runner.verifying` never asks it. Where it cannot
+    be written, files are read each time.
 
     Attributes
     ----------
@@ -44,22 +45,22 @@ class KnownHashes:
         if known:
             return known
         digest = sha256_of(path)
-        if _sign(path) == sign and time.time() - sign[1] / 1e9 > _STEP:
+        if _sign(path) == sign and time.time() - max(sign[2:]) / 1e9 > _STEP:
             self._keep(path, sign, digest)
         return digest
 
-    def _find(self, path: Path, sign: tuple[int, int, int]) -> str:
-        where = "path = ? AND size = ? AND changed = ? AND inode = ?"
+    def _find(self, path: Path, sign: tuple[int, int, int, int]) -> str:
+        where = "path = ? AND size = ? AND inode = ? AND written = ? AND changed = ?"
         with suppress(sqlite3.Error), self._opened() as database:
-            query = f"SELECT sha256 FROM hashes WHERE {where}"  # noqa: S608
+            query = f"SELECT sha256 FROM known WHERE {where}"  # noqa: S608
             found = database.execute(query, (os.path.abspath(path), *sign)).fetchone()
             return str(found[0]) if found else ""
         return ""
 
-    def _keep(self, path: Path, sign: tuple[int, int, int], digest: str) -> None:
+    def _keep(self, path: Path, sign: tuple[int, int, int, int], digest: str) -> None:
         row = (os.path.abspath(path), *sign, digest)
         with suppress(sqlite3.Error), self._opened() as database, database:
-            database.execute("INSERT OR REPLACE INTO hashes VALUES (?, ?, ?, ?, ?)", row)
+            database.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?)", row)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -68,7 +69,7 @@ class KnownHashes:
             yield database
 
 
-def _sign(path: Path) -> tuple[int, int, int]:
-    """Size, time of change and inode."""
+def _sign(path: Path) -> tuple[int, int, int, int]:
+    """Size, inode, and the times in ns at which the content and anything at all was changed."""
     stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
