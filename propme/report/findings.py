@@ -87,16 +87,13 @@ def contrasts(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
         for capability in dict.fromkeys(scores["capability"])
         for sentence in _against(
             f"With {decoding} decoding, {metric} is {measured[capability]} under {capability}",
-            capability,
             measured,
             scores[(scores["kind"] == "propensity") & (scores["capability"] == capability)],
         )
     ]
 
 
-def _against(
-    begin: str, capability: str, measured: dict[str, str], scores: pd.DataFrame
-) -> Iterator[str]:
+def _against(begin: str, measured: dict[str, str], scores: pd.DataFrame) -> Iterator[str]:
     """Settings against one capability setting; those that show nothing in one sentence."""
     order = in_order(scores["setting"])
     rows = sorted(scores.to_dict("records"), key=lambda row: order.index(row["setting"]))

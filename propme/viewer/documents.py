@@ -32,47 +32,48 @@ def documents(
         A row for each document; and what is left out, counted.
     """
     listed, left_out = [], Counter[str]()
-    best = _to_compare(completion, limits, left_out)
+    compared = _to_compare(completion, limits, left_out)
     windows = {
-        (span, match.shard, match.document): excerpts.whole(match.window)
-        for span, matches in completion.documents.items()
-        for number, match in enumerate(matches)
-        if number < limits.documents or (span, match.shard, match.document) in best
+        place: excerpts.whole(match.window)
+        for place, number, match in _places(completion)
+        if number < limits.documents or place in compared
     }
     if excerpts.masked:
         reaching = [*completion.text.places, *_reaching_in(completion, windows)]
         completion.text = personal_data.masked(completion.text.original, known=reaching)
+    for place, number, match in _places(completion):
+        document = {"span": place[0]} | run.shown(match, *_PER_MATCH)
+        document["recall"] = round(document["recall"], 4)
+        document["copies"] = run.copies.get(match.document_id)
+        if number < limits.documents:
+            document |= excerpts.around(
+                windows[place], match.window_char_start, match.window_char_stop
+            )
+        else:
+            left_out["texts of documents"] += 1
+        if place in compared:
+            alike = passages(completion.text.original, match.window)
+            document["compared"] = excerpts.side_by_side(completion.text, windows[place], alike)
+        listed.append(document)
+    return listed, left_out
+
+
+def _places(completion: Completion) -> Iterator[tuple[_Place, int, Any]]:
+    """Each match, with its place and its number among those of its span, the best first."""
     for span, matches in completion.documents.items():
         for number, match in enumerate(matches):
-            place = (span, match.shard, match.document)
-            document = {"span": span} | run.shown(match, *_PER_MATCH)
-            document["recall"] = round(document["recall"], 4)
-            document["copies"] = run.copies.get(match.document_id)
-            if number < limits.documents:
-                document |= excerpts.around(
-                    windows[place], match.window_char_start, match.window_char_stop
-                )
-            else:
-                left_out["texts of documents"] += 1
-            if place in best:
-                alike = passages(completion.text.original, match.window)
-                document["compared"] = excerpts.side_by_side(completion.text, windows[place], alike)
-            listed.append(document)
-    return listed, left_out
+            yield (span, match.shard, match.document), number, match
 
 
 def _reaching_in(completion: Completion, windows: dict[_Place, Masked]) -> Iterator[Found]:
     """Personal data of the documents within their matches, as places of the completion."""
     spans = {span.span: span for span in completion.spans}
-    for number, matches in completion.documents.items():
-        at = spans[number]
+    for place, _, match in _places(completion):
+        at, start, stop = spans[match.span], match.window_char_start, match.window_char_stop
         passage = completion.text.original[at.char_start : at.char_stop]
-        for match in matches:
-            window = windows.get((number, match.shard, match.document))
-            start, stop = match.window_char_start, match.window_char_stop
-            if window and window.original[start:stop] == passage:
-                for place in window.places_in(start, stop):
-                    yield place.moved(at.char_start)
+        if place in windows and windows[place].original[start:stop] == passage:
+            for found in windows[place].places_in(start, stop):
+                yield found.moved(at.char_start)
 
 
 def _to_compare(completion: Completion, limits: Limits, left_out: Counter[str]) -> set[_Place]:
