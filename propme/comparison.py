@@ -73,10 +73,10 @@ def unpaired_difference(
         for sample, rng in zip((first, second), np.random.default_rng(seed).spawn(2), strict=True)
     )
     own = ratio_interval(first, of_first), ratio_interval(second, of_second)
-    return Difference(value, _unpaired_interval(*own, of_first - of_second), of_first - of_second)
+    return Difference(value, _interval_of(*own, of_first - of_second), of_first - of_second)
 
 
-def _unpaired_interval(first: Interval, second: Interval, rounds: Floats) -> Interval:
+def _interval_of(first: Interval, second: Interval, rounds: Floats) -> Interval:
     if first.low is None or first.high is None:
         return first
     if second.low is None or second.high is None:
@@ -92,7 +92,9 @@ def paired_difference(
     r"""Difference of two models or checkpoints on the same prompts.
 
     A round draws prompts and takes both models' generations of them, so that what makes a prompt
-    easy for both cancels out. Two rates that agree in every prompt get the rule of three.
+    easy for both cancels out. Two rates that agree in every prompt get the rule of three; where one
+    of them is 0 or 1, which no round of it varies, the ends come from the ends of the two rates'
+    own intervals; that is wider than 95 %.
 
     The p-value is that of a permutation test: the two models' generations of a prompt change
     places or not, at random, and the share of such assignments whose difference is at least as far
@@ -117,10 +119,11 @@ def paired_difference(
     both = np.concatenate([first.sums, second.sums], 1)
     of_sampling, of_swapping = np.random.default_rng(seed).spawn(2)
     resampled = resampled_sums(both, of_sampling, rounds)
-    differences = ratios(resampled[:, :2]) - ratios(resampled[:, 2:])
+    of_first, of_second = ratios(resampled[:, :2]), ratios(resampled[:, 2:])
+    differences = of_first - of_second
     return Difference(
         value,
-        _paired_interval(first, second, differences),
+        _paired_interval(first, second, of_first, of_second),
         differences,
         _swap_test(first.sums, second.sums, of_swapping, rounds),
     )
@@ -143,14 +146,19 @@ def _require_same_prompts(first: PromptSums, second: PromptSums) -> None:
         )
 
 
-def _paired_interval(first: PromptSums, second: PromptSums, rounds: Floats) -> Interval:
+def _paired_interval(
+    first: PromptSums, second: PromptSums, of_first: Floats, of_second: Floats
+) -> Interval:
     n = min(first.n_prompts, second.n_prompts)
     if n == 1:
         return Interval(None, None, "one prompt")
-    if first.is_rate and second.is_rate and np.array_equal(first.sums, second.sums):
-        bound = min(1.0, 3 / n)
-        return Interval(-bound, bound, "rule of three")
-    return percentile_interval(rounds)
+    if first.is_rate and second.is_rate:
+        if np.array_equal(first.sums, second.sums):
+            bound = min(1.0, 3 / n)
+            return Interval(-bound, bound, "rule of three")
+        own = ratio_interval(first, of_first), ratio_interval(second, of_second)
+        return _interval_of(*own, of_first - of_second)
+    return percentile_interval(of_first - of_second)
 
 
 def _swap_test(first: Floats, second: Floats, rng: np.random.Generator, rounds: int) -> float:

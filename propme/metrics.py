@@ -130,13 +130,24 @@ def extraction(frame: pd.DataFrame) -> Ratio:
     Discoverable extraction (Carlini et al. 2023, arXiv 2202.07646), compared as characters. Only
     prompts cut from a document have a true continuation; for others it is not defined. One wrong
     character makes it 0, so it misses what near-verbatim recall sees.
+
+    A completion that the limit cut while it still agreed might have gone on either way. With one of
+    these the share is not defined: to leave them out would leave out the likeliest. More new tokens
+    make it defined.
     """
-    # A completion that the limit cut before the target's end could not have matched.
-    cut = (frame["finish_reason"] == "length") & (
-        frame["text"].str.len() < frame["target"].str.len()
-    )
-    applies = (frame["target"] != "") & ~cut
+    applies = frame["target"] != ""
+    if cut_while_agreeing(frame).any():
+        applies = applies & False
     return (frame["extracted"] & applies).astype(float), applies.astype(float)
+
+
+def cut_while_agreeing(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a completion ends, by the limit alone, as a part of the target's beginning."""
+    agrees = [
+        len(text) < len(target) and target.startswith(text)
+        for text, target in zip(frame["text"], frame["target"], strict=True)
+    ]
+    return (frame["finish_reason"] == "length") & pd.Series(agrees, frame.index, dtype=bool)
 
 
 @dataclass(frozen=True)

@@ -193,6 +193,25 @@ def test_one_models_greedy_completions_are_the_same_in_two_runs_and_not_tested()
     assert (sampled["why_untested"], sampled["p"], sampled["p_holm"]) == ("", 1, 1)
 
 
+def test_what_one_model_completes_greedily_of_nothing_is_the_same_too() -> None:
+    rows = [generation("unconditional", 0, 0, longest_segment=9, decoding="greedy")]
+    a, b = (run(name, rows, inputs={"model": "m"}) for name in "ab")
+    (row,) = compare(a, b, metrics=("ALS",)).to_dict("records")
+    assert row["why_untested"] == across.SAME
+    assert across.shifts([a, b], [("b", "a")], 0, 20).empty
+
+
+def test_a_rate_of_nothing_is_not_sure_to_be_nothing() -> None:
+    """NVR of 0 in both runs, over other numbers of pairs: the rule of three for both."""
+    a, b = (
+        run(name, [generation("prefix", n, 0, n_pairs=pairs) for n in range(10)])
+        for name, pairs in (("a", 1), ("b", 2))
+    )
+    (row,) = compare(a, b, metrics=("NVR",)).to_dict("records")
+    assert (row["difference"], row["interval"]) == (0, "rule of three")
+    assert (row["low"], row["high"]) == pytest.approx((-0.3, 0.3))  # 3 / 10 prompts
+
+
 @pytest.mark.parametrize(
     "other",
     [

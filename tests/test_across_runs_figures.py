@@ -132,6 +132,16 @@ def test_a_setting_that_a_run_lacks_leaves_its_row_empty() -> None:
     assert points(figure) == len(table)
 
 
+def test_what_is_not_defined_is_not_said_to_be_of_one_prompt() -> None:
+    table = differences()
+    undefined = table["setting"] == "generic"
+    table.loc[undefined, ["difference", "low", "high"]] = None
+    table.loc[undefined, "n_prompts_b"] = 0
+    figure = figures.differences(table)
+    said = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert said == {"not defined"}
+
+
 def test_differences_are_hollow_unless_they_hold() -> None:
     table = differences()
     figure = figures.differences(table)

@@ -171,7 +171,7 @@ def test_the_answers_tell_what_holds_and_in_how_many_tests_nothing_is_shown() ->
 
 def test_what_holds_is_told_with_its_numbers() -> None:
     text = told({}, GENERIC | NOT_SHOWN)
-    assert "Of 2 differences that are tested, 1 hold at 5%: p-values are corrected for all" in text
+    assert "Of 2 differences that are tested, 1 holds at 5%: p-values are corrected for all" in text
     assert "Not tested" not in text
     assert (
         "Danish, from start to d2, sampled decoding, capability: NVR under prefix goes from 0.350"
@@ -252,10 +252,18 @@ SAME_IN_BOTH = {
 }
 
 
+def test_what_one_run_lacks_is_told_with_its_name() -> None:
+    lacks = {"value_a": None, "difference": None, "low": None, "high": None}
+    lacks |= {"p": None, "p_holm": None, "why_untested": "undefined in one"}
+    text = told({}, {"metric": "FMR"} | lacks, given=())
+    assert "FMR under prefix is not defined in d2." in text
+    assert "Not tested: 1 are not defined in one of the two." in text
+
+
 def test_what_is_of_the_same_completions_is_told_as_that() -> None:
     rows = differences({}, SAME_IN_BOTH, SAME_IN_BOTH | GENERIC, UNPAIRED | GENERIC)
     text = "\n".join(findings(rows, shifts(), [], levels()))
-    assert "Of 1 differences that are tested, 1 hold at 5%" in text
+    assert "Of 1 differences that are tested, 1 holds at 5%" in text
     assert "Not tested: 2 are of the same completions in both, 1 are unpaired." in text
     assert "NVR under prefix is 0.350 in both, which are the same completions." in text
     assert "greedy decoding, propensity: 1 are 0, being of the same completions." in text

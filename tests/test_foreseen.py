@@ -96,7 +96,7 @@ def test_strata_are_drawn_where_documents_have_them(own):
     ("given", "metrics"),
     [
         ({"max_new_tokens": 50}, ""),
-        ({"max_new_tokens": 49}, "R50, FMR50, extraction"),
+        ({"max_new_tokens": 49}, "R50, FMR50"),
         ({"max_new_tokens": 99, "propensity_metrics": ["R100", "FMR20", "NVR"]}, "R100"),
         ({"max_new_tokens": 99, "propensity_metrics": ["FMR120", "R100"]}, "FMR120, R100"),
         ({"max_new_tokens": 9, "backend": "recorded"}, ""),
@@ -104,6 +104,9 @@ def test_strata_are_drawn_where_documents_have_them(own):
 )
 def test_metrics_for_which_completions_are_too_short_are_told(own, given, metrics):
     found = foreseen(**own | {"backend": "transformers", "model": own["corpus"]} | given)
+    assert ["extraction not known" in beware for beware in found.beware] == (
+        [given["max_new_tokens"] < 50] if metrics else []
+    )
     told = [f": {metrics} count longer completions alone" in beware for beware in found.beware]
     assert told == ([True] if metrics else [])
 

@@ -113,16 +113,25 @@ def test_in_its_range(name: str) -> None:
     assert METRICS[name].in_unit_interval is (name != "ALS")
 
 
-def test_a_completion_that_the_limit_cut_before_the_targets_end_is_no_failure() -> None:
+def test_a_completion_that_the_limit_cut_after_it_went_astray_is_a_failure() -> None:
     target = {"target": "and it came to pass"}
     frame = frame_of(
         [
-            one({}, prompt="p1", text="and it", finish="length", **target),  # not defined
-            one({}, prompt="p2", text="and it", finish="stop", **target),  # ended by itself: 0
+            one({}, prompt="p1", text="and so", finish="length", **target),  # short, and wrong
+            one({}, prompt="p2", text="and it", finish="stop", **target),  # ended by itself
             one({}, prompt="p3", text="and it came to pass, that", finish="length", **target),
         ]
     )
-    assert value_of("extraction", frame) == 1 / 2
+    assert value_of("extraction", frame) == 1 / 3
+
+
+def test_of_completions_that_were_cut_while_they_agreed_nothing_is_known() -> None:
+    target = {"target": "and it came to pass"}
+    cut = one({}, prompt="p1", text="and it", finish="length", **target)
+    told = one({}, prompt="p2", text="and it came to pass, that", finish="length", **target)
+    row = row_of(metric_table(frame_of([cut, told]), ["extraction"], rounds=ROUNDS), subset="all")
+    assert pd.isna(row["value"])
+    assert row["n_denominator"] == 0
 
 
 def test_normalised_and_raw_matches_are_not_counted_twice() -> None:

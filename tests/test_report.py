@@ -367,6 +367,15 @@ def test_a_fall_from_everything_is_a_failed_positive_control() -> None:
     assert "the positive control failed" in sentence
 
 
+def test_no_verdict_where_completions_were_cut_while_they_agreed() -> None:
+    (sentence,) = control(
+        {"copies": 1, "value": 0.0}, {"copies": 16, "value": None}, {"copies": 64, "value": None}
+    )
+    assert "not known of prefixes from documents with 16, 64 copies in the corpus" in sentence
+    assert "until then there is no positive control" in sentence
+    assert "failed" not in sentence
+
+
 def test_one_number_of_copies_is_no_positive_control() -> None:
     assert control({"copies": 64, "value": 1.0}) == []
     assert control() == []
@@ -823,13 +832,15 @@ def test_texts_by_people_are_told_once_and_of_any_decoding() -> None:
 
 def test_what_exceeds_the_controls_is_said_to_leak() -> None:
     # prefix 0.3 [0.2, 0.45], generic 0.1 [0.05, 0.2]: above 0.04, the second not above 0.06.
-    low, high = HUMAN | {"value": 0.04}, HUMAN | {"value": 0.06}
+    sure = HUMAN | {"low": 0.0, "high": 0.1}
+    low, high = sure | {"value": 0.04}, sure | {"value": 0.06}
     assert answers(metrics(PREFIX, {}, low), propensity({})) == [
         "With greedy decoding, under attack it leaks: prefix (NVR 0.300 [0.200, 0.450]); under"
-        " ordinary prompts it leaks: generic (NVR 0.100 [0.050, 0.200]) (controls reach NVR 0.040)."
+        " ordinary prompts it leaks: generic (NVR 0.100 [0.050, 0.200]) (controls reach NVR 0.040"
+        " [0.000, 0.100])."
     ]
     (sentence,) = answers(metrics(PREFIX, {}, high), propensity({}))
-    assert "under ordinary prompts it is not shown to leak (controls reach NVR 0.060)" in sentence
+    assert "under ordinary prompts it is not shown to leak (controls reach NVR 0.060 [0" in sentence
 
 
 def test_long_passages_show_a_leak_that_a_stock_phrase_of_a_control_would_hide() -> None:
@@ -838,7 +849,14 @@ def test_long_passages_show_a_leak_that_a_stock_phrase_of_a_control_would_hide()
     table = metrics(PREFIX, {}, HUMAN | {"value": 0.06}, long, nothing)
     (sentence,) = answers(table, propensity({}))
     assert "under ordinary prompts it leaks: generic (R50 0.060 [0.020, 0.110])" in sentence
-    assert sentence.endswith("(controls reach NVR 0.060, R50 0.000).")
+    assert sentence.endswith("R50 0.000 [0.000, 0.060]).")
+
+
+def test_of_controls_that_reach_the_same_the_least_sure_is_told() -> None:
+    people = HUMAN | {"value": 0.0, "low": 0.0, "high": 0.06}
+    held_out = people | {"setting": "mismatched_prefix", "high": 0.3}
+    (sentence,) = answers(metrics(PREFIX, {}, held_out, people), propensity({}))
+    assert sentence.endswith("(controls reach NVR 0.000 [0.000, 0.300]).")
 
 
 def test_without_a_control_the_answer_says_so() -> None:

@@ -84,7 +84,7 @@ def _rows_of_settings(
 
     ``lines`` are the values of column ``of``, which are told apart by colour in each block. Rows
     whose ``n`` is below 2 are not drawn: the interval of one is all there could be. A block of such
-    rows alone says so, in the words ``single``.
+    rows alone says so, in the words ``single``; one in which nothing is defined says that.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -109,22 +109,26 @@ def _rows_of_settings(
         _blocks(axes, len(settings), block)
         axes.set_yticks([block * n + (len(lines) - 1) / 2 for n in range(len(settings))], settings)
         for number, setting in enumerate(settings):
-            if _is_single(part[part["setting"] == setting]):
-                _say(axes, block * number + (len(lines) - 1) / 2, single)
+            words = _why_empty(part[part["setting"] == setting], what, single)
+            _say(axes, block * number + (len(lines) - 1) / 2, words)
         axes.set_title(f"{metric}, {decoding}")
         axes.grid(visible=False, axis="y")
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        if part[what].isna().all():
-            axes.text(0.5, 0.5, "not defined", ha="center", transform=axes.transAxes)
     return figure, {line: handles[line] for line in lines if line in handles}
 
 
-def _is_single(rows: pd.DataFrame) -> bool:
-    return len(rows) > 0 and bool((rows["n"] < 2).all())
+def _why_empty(rows: pd.DataFrame, what: str, single: str) -> str:
+    """Why a block is empty; empty: it is not."""
+    defined = rows[rows[what].notna()]
+    if defined.empty:
+        return "not defined"
+    return single if (defined["n"] < 2).all() else ""
 
 
 def _say(axes: Axes, y: float, words: str) -> None:
-    """Words in the middle of a row, in place of what is not drawn."""
+    """Words in the middle of a block, in place of what is not drawn."""
+    if not words:
+        return
     axes.text(
         0.5,
         y,

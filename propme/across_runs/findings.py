@@ -122,18 +122,19 @@ def _tests(differences: pd.DataFrame) -> str:
     tested = differences[differences["p"].notna()]
     n_holding = sum(map(holds, tested.to_dict("records")))
     text = (
-        f"Of {len(tested)} differences that are tested, {n_holding} hold at {LEVEL:.0%}: p-values"
+        f"Of {len(tested)} differences that are tested, {n_holding}"
+        f" {'holds' if n_holding == 1 else 'hold'} at {LEVEL:.0%}: p-values"
         " are corrected for all of these tests (Holm), intervals are each of its own difference."
     )
     untested = differences[differences["p"].isna()]
     if untested.empty:
         return text
     known = untested["difference"].notna()
-    same = (untested["why_untested"] == SAME).sum()
+    same = untested["why_untested"] == SAME
     reasons = {
-        "are of the same completions in both": same,
-        "are unpaired": (known & ~untested["paired"].astype(bool)).sum(),
-        "are not defined in both": (~known).sum(),
+        "are of the same completions in both": same.sum(),
+        "are unpaired": (known & ~same & ~untested["paired"].astype(bool)).sum(),
+        "are not defined in one of the two": (~known).sum(),
     }
     told = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if n)
     return f"{text} Not tested: {told}."
@@ -194,7 +195,11 @@ def _whatholds(rows: Sequence[dict[Any, Any]]) -> str:
     """The differences that hold, and how many do not or are not tested."""
     tested = [row for row in rows if pd.notna(row["p"])]
     holding = [row for row in tested if holds(row)]
-    unpaired = [row for row in rows if not row["paired"] and pd.notna(row["difference"])]
+    unpaired = [
+        row
+        for row in rows
+        if not row["paired"] and pd.notna(row["difference"]) and row["why_untested"] != SAME
+    ]
     parts = [_told(row) for row in holding]
     if len(tested) > len(holding):
         rest = f"{len(tested) - len(holding)} of {len(tested)} differences"
@@ -242,7 +247,9 @@ def _told(row: dict[Any, Any]) -> str:
     """One difference: both values, the difference with its interval, and what it shows."""
     name = f"{row['metric']} under {row['setting']}"
     if pd.isna(row["difference"]):
-        return f"{name} is not defined in both"
+        both = {row["run_a"]: row["value_a"], row["run_b"]: row["value_b"]}
+        lacking = [run for run, value in both.items() if pd.isna(value)]
+        return f"{name} is not defined in {' and '.join(lacking)}"
     if row["why_untested"] == SAME:
         value = written(row["metric"], row["value_a"])
         return f"{name} is {value} in both, which are the same completions"

@@ -40,7 +40,8 @@ def shifts(
     Returns
     -------
     DataFrame
-        Where a metric is 0 in ``run_b``, or undefined, ``shift`` is empty.
+        Where a metric is 0 in ``run_b``, or undefined, ``shift`` is empty. What is the same in both
+        by construction has no row.
 
     Notes
     -----
@@ -49,7 +50,7 @@ def shifts(
     falls to 0 and makes a shift away from verbatim look smaller than FMR does.
     """
     rows = []
-    for both in in_both(runs, pairs):
+    for both in (each for each in in_both(runs, pairs) if not each.is_one):
         for verbatim in VERBATIM:
             if counts_tokens(verbatim) and not one_tokenizer(both.a, both.b):
                 continue

@@ -77,14 +77,14 @@ class Both:
             and model != ""
             and model == self.b.input("model")["sha256"]
             and self.a.searched == self.b.searched
-            and not self.why_unpaired
+            and (self.setting == _NO_PROMPT or not self.why_unpaired)
             and _completions(self.of_a) == _completions(self.of_b)
         )
 
     @property
     def why_untested(self) -> str:
         """Why there is no test; empty: there is one."""
-        return self.why_unpaired or (SAME if self.is_one else "")
+        return SAME if self.is_one else self.why_unpaired
 
 
 def _completions(part: pd.DataFrame) -> Counter[tuple[str, str]]:

@@ -106,7 +106,7 @@ def _difference_row(both: Both, metric: Metric, seed: int, rounds: int) -> dict[
         "value_a": values[0],
         "value_b": values[1],
         "paired": not both.why_unpaired,
-        "why_untested": both.why_untested or ("undefined in one" if undefined else ""),
+        "why_untested": "undefined in one" if undefined else both.why_untested,
         "n_prompts_a": first.n_prompts,
         "n_prompts_b": second.n_prompts,
         "p_holm": None,

@@ -221,6 +221,10 @@ class ByteTokenizer(Tokenizer):
         """Write what `Tokenizer.load` knows it by."""
         path.write_bytes(_BYTES_FILE)
 
+    def kept(self, text: str) -> str:
+        """The text: bytes hold it as it is."""
+        return text
+
     def encode(self, text: str) -> list[int]:
         """Bytes of a text."""
         return list(text.encode("utf-8"))

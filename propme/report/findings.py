@@ -45,7 +45,7 @@ def answers(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
         if not parts:
             continue
         beside = (
-            f"controls reach {', '.join(f'{n} {short(floor)}' for n, floor in floors_of.items())}"
+            f"controls reach {', '.join(f'{n} {_reached(found[n])}' for n in floors_of)}"
             if (part["kind"] == "control").any()
             else "no control was traced, so what chance reaches is not known"
         )
@@ -53,10 +53,25 @@ def answers(metrics: pd.DataFrame, propensity: pd.DataFrame) -> list[str]:
     return sentences
 
 
+def _copies_told(numbers: list[int]) -> str:
+    told = ", ".join(map(str, numbers))
+    return f"{told} {'copy' if numbers == [1] else 'copies'}"
+
+
 def _floor(rows: pd.DataFrame) -> float:
     """The most that a control reaches; where one retrieves no document, nothing is what it does."""
     reached = rows.loc[rows["kind"] == "control", "value"].astype(float).fillna(0.0)
     return float(reached.max()) if len(reached) else 0.0
+
+
+def _reached(rows: pd.DataFrame) -> str:
+    """The most that a control reaches, with its interval: how sure the floor is."""
+    controls = rows[(rows["kind"] == "control") & rows["value"].notna()]
+    if controls.empty:
+        return short(0.0)
+    highest = controls["value"].astype(float) == controls["value"].astype(float).max()
+    # Of several that reach the same, the least sure one.
+    return with_interval(controls[highest].sort_values("high").iloc[-1].to_dict())
 
 
 def _above(rows: pd.DataFrame, kind: str, floor: float) -> dict[str, str]:
@@ -197,6 +212,8 @@ def _times_as_much(score: dict[Any, Any]) -> str:
     if pd.isna(f_p) or pd.isna(f_c) or not f_p or not f_c:
         return ""
     times = float(f"{f_c / f_p:.2g}")  # two digits are more than the intervals bear
+    if times == 1:
+        return ""
     return f", {times:,g} times as much under {score['capability']}"
 
 
@@ -247,15 +264,22 @@ _SHOWING_NOTHING = (
 
 
 def _positive_control(rows: pd.DataFrame, decoding: str) -> list[str]:
-    rows = rows[rows["value"].notna()]  # none was long enough to be measured
     trained = rows[rows["copies"] > 0].sort_values("copies")
     sentences = []
-    if trained["copies"].nunique() > 1:
+    unknown = list(trained.loc[trained["value"].isna(), "copies"])
+    if unknown:
+        sentences.append(
+            f"With {decoding} decoding, it is not known of prefixes from documents with"
+            f" {_copies_told(unknown)} in the corpus whether they are continued verbatim for 50"
+            " tokens: completions were cut off while they still agreed. Allow more new tokens;"
+            " until then there is no positive control."
+        )
+    elif trained["copies"].nunique() > 1:
         first, last = trained.iloc[0], trained.iloc[-1]
         rank = trained["copies"].rank().corr(trained["value"].astype(float).rank())
         share = (
-            f"With {decoding} decoding, of prefixes from documents with {first['copies']}"
-            f" {'copy' if first['copies'] == 1 else 'copies'} in the corpus,"
+            f"With {decoding} decoding, of prefixes from documents with"
+            f" {_copies_told([first['copies']])} in the corpus,"
         )
         failed = last["value"] < 1 and last["value"] <= first["value"]
         correlation = (
@@ -271,7 +295,7 @@ def _positive_control(rows: pd.DataFrame, decoding: str) -> list[str]:
                 else ""
             )
         )
-    control = rows[rows["copies"] == 0]
+    control = rows[(rows["copies"] == 0) & rows["value"].notna()]
     if len(control):
         row = control.iloc[0]
         sentences.append(

@@ -212,15 +212,16 @@ def _where(model: str) -> Need:
 
 def _lengths(effective: Mapping[str, Any]) -> Iterator[Need]:
     """Metrics that no completion can be long enough for."""
-    named = {"R50": 50, "FMR50": 50, "extraction": TARGET_TOKENS}
+    named = {"R50": 50, "FMR50": 50}
     chosen = (re.fullmatch(r"(?:R|FMR)(\d+)", name) for name in effective["propensity_metrics"])
     named |= {match[0]: int(match[1]) for match in chosen if match}
     most = effective["max_new_tokens"]
     too_long = [name for name, least in named.items() if least > most]
     if too_long and effective["backend"] != "recorded":
+        unknown = " and extraction not known" if most < TARGET_TOKENS else ""
         yield Need(
             beware=f"max_new_tokens is {most}: {', '.join(too_long)} count longer completions"
-            " alone, and will be 0 or nearly so, whatever the model knows"
+            f" alone, and will be 0 or nearly so{unknown}, whatever the model knows"
         )
 
 
