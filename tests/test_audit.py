@@ -58,6 +58,11 @@ def slow_longest(documents: list[str], text: str, tokenizer: Tokenizer) -> int:
     return max((stop - start for start, stop in windows if occurs(start, stop)), default=0)
 
 
+def test_prompts_are_looked_up_in_an_index_of_bytes() -> None:
+    found = audited("bæ ", index_of(["abæ"], Tokenizer.load("bytes")))
+    assert (found.n_tokens, found.longest_span, found.occurs_whole) == (3, 3, True)
+
+
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.text("ab \n", min_size=1, max_size=12), min_size=1, max_size=3),
