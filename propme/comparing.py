@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from propme import across_runs, parameters
-from propme.errors import ParameterError, RunError
+from propme.errors import ParameterError, PropMeError, RunError
 from propme.metrics import require_propensity_metrics
 from propme.run import RunFolder, notebook_path, open_run, portable, resolve
 from propme.runner.locks import held
@@ -74,6 +74,43 @@ def _execute(folder: RunFolder, effective: Mapping[str, Any], runs: Sequence[Pat
     print(f"{NOTEBOOK} done in {spent.seconds:.0f} s", flush=True)
     folder.update_record(stages={NOTEBOOK: {"seconds": round(spent.seconds, 1)}})
     across_runs.write_report(folder.path, NOTEBOOK)
+
+
+def what_is_missing(
+    given: Sequence[str | Path],
+    overrides: Mapping[str, Any] | None = None,
+    output: str | None = None,
+) -> tuple[str, dict[str, str]]:
+    """Folder of a comparison, and of each of its runs what is missing; nothing is changed.
+
+    Parameters
+    ----------
+    given, overrides, output
+        As `compare`.
+
+    Returns
+    -------
+    str and dict of str to str
+        The comparison's folder; what is missing by the run's folder, empty where it is finished.
+
+    Raises
+    ------
+    ParameterError
+        As `compare`.
+    """
+    effective = effective_parameters(given, overrides or {}, output)
+    runs = [resolve(str(run)) for run in effective["runs"]]
+    names = across_runs.run_names(runs)
+    courses = across_runs.courses(effective["trajectories"], effective["control"], names)
+    across_runs.pairs_of(names, effective["pairs"], courses)
+    missing = {}
+    for run in runs:
+        try:
+            across_runs.require_run(run)
+            missing[portable(str(run))] = ""
+        except PropMeError as error:
+            missing[portable(str(run))] = str(error)
+    return effective["output"], missing
 
 
 def effective_parameters(

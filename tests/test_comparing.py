@@ -14,6 +14,7 @@ from tiny import tiny_parameters
 from propme import across_runs, tables
 from propme import run as runs
 from propme.across_runs import answers, courses_of, findings
+from propme.cli import main
 from propme.comparing import NOTEBOOK, compare, effective_parameters
 from propme.errors import ParameterError, PropMeError, RunError, TableError
 from propme.runner import effective_parameters as run_parameters
@@ -126,6 +127,21 @@ def test_the_setting_that_one_lacks_is_told(compared: Path) -> None:
     table = tables.read("caveats", compared / "tables").set_index("about")
     assert list(table.index) == ["settings"]
     assert table.loc["settings", "runs"].startswith("a, b, c, d, e: ")
+
+
+def test_a_dry_run_says_which_runs_are_there_and_changes_nothing(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["compare", str(tiny_run), str(tmp_path / "none"), "--output", str(tmp_path / "out")]
+    assert main([*given, "--dry-run"]) == 1
+    told = capsys.readouterr().out
+    assert f"{tiny_run} is there" in told
+    assert f"missing {tmp_path / 'none'}: no run" in told
+    copied = shutil.copytree(tiny_run, tmp_path / "copied")
+    given[2] = str(copied)
+    assert main([*given, "--dry-run"]) == 0
+    assert "missing" not in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_run_is_refused_before_anything_runs(tiny_run: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from propme.across_runs.compared_run import (
     caveats,
     compared_runs,
     read_runs,
+    require_run,
     require_runs,
     run_names,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "pairs_of",
     "read_runs",
     "require_metrics",
+    "require_run",
     "require_runs",
     "run_metrics",
     "run_names",

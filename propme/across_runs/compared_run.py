@@ -133,11 +133,20 @@ def require_runs(folders: Sequence[Path]) -> list[str]:
     """
     names = run_names(folders)
     for folder in folders:
-        _require_run(folder)
+        require_run(folder)
     return names
 
 
-def _require_run(folder: Path) -> None:
+def require_run(folder: Path) -> None:
+    """Refuse a folder that holds no finished run.
+
+    Raises
+    ------
+    RunError
+        It holds none.
+    TableError
+        It has not been finished.
+    """
     if not (folder / "run.json").is_file():
         raise RunError(
             f"{folder}: no run (it has no run.json); give folders that 'propme run' made"
