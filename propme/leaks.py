@@ -8,7 +8,13 @@ import pandas as pd
 
 from propme import personal_data
 from propme.errors import ParameterError
-from propme.masking import MaskedTexts, masked_names, masked_texts, reaching_into
+from propme.masking import (
+    MaskedTexts,
+    masked_around,
+    masked_names,
+    masked_texts,
+    reaching_into,
+)
 from propme.personal_data import Found, Masked
 from propme.records import in_order
 
@@ -241,7 +247,7 @@ def _masked_passages(
     around = spans[[*_SPAN, "text"]].merge(matches, on=_SPAN)
     around = around[["text", "window", "window_char_start", "window_char_stop"]]
     for text, window, start, stop in around.drop_duplicates().itertuples(index=False):
-        places[text].update(reaching_into(text, window, start, stop))
+        places[text].update(reaching_into(text, *masked_around(window, start, stop)))
     return {text: personal_data.masked(text, known=[*known]) for text, known in places.items()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from propme import personal_data
+from propme.masking import reaching_into
 from propme.personal_data import Found, Masked
 from propme.viewer.comparing import passages
 from propme.viewer.excerpts import Excerpts
@@ -71,8 +72,8 @@ def _reaching_in(completion: Completion, windows: dict[_Place, Masked]) -> Itera
     for place, _, match in _places(completion):
         at, start, stop = spans[match.span], match.window_char_start, match.window_char_stop
         passage = completion.text.original[at.char_start : at.char_stop]
-        if place in windows and windows[place].original[start:stop] == passage:
-            for found in windows[place].places_in(start, stop):
+        if place in windows:
+            for found in reaching_into(passage, windows[place], start, stop):
                 yield found.moved(at.char_start)
 
 
