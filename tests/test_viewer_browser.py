@@ -280,6 +280,41 @@ def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -
         assert page.locator(place).first.evaluate(style).startswith("isolate"), place
 
 
+#: Whether a word on a line of facts is read from left to right: its first letter is the leftmost.
+READ_ONWARD = """(line, word) => {
+  const texts = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const at = texts.currentNode.data.indexOf(word);
+    if (at < 0) continue;
+    const [first, last] = [at, at + word.length - 1].map((n) => {
+      const range = new Range();
+      range.setStart(texts.currentNode, n);
+      range.setEnd(texts.currentNode, n + 1);
+      return range.getBoundingClientRect().left;
+    });
+    return first < last;
+  }
+  return null;
+}"""
+
+
+@pytest.mark.parametrize("turned", ["\u202ebible", "\u2069\u202ebible"])
+def test_a_name_that_turns_the_direction_of_writing_turns_no_other_fact(
+    opened: Any, tmp_path: Path, turned: str
+) -> None:
+    # The second one first ends what it is isolated by.
+    run = RUN | {"prompts": RUN["prompts"].assign(category=turned, source="chronicle")}
+    run["matches"] = RUN["matches"].assign(source=turned)
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    choose(page, "g0")
+    lines = {"#completion": ("copies", "chronicle"), "#evidence .document": ("licence", "shard")}
+    for place, words in lines.items():
+        line = page.locator(f"{place} .facts", has_text=turned)
+        for word in words:
+            assert line.evaluate(READ_ONWARD, word) is True, word
+        assert line.evaluate(READ_ONWARD, "bible") is False  # itself it does turn
+
+
 def test_where_there_is_no_prompt_it_says_why(opened: Any, tmp_path: Path) -> None:
     run = run_of([("unconditional", "", "abc"), ("human", "a text", "a text")])
     page = opened(write_viewer(run, tmp_path / "viewer.html"))
