@@ -265,6 +265,22 @@ def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
     assert page.text_content("#evidence h2") == "Passage 2 of 2"
 
 
+@pytest.mark.parametrize(
+    ("recall", "told"), [(41 / 43, "0.953"), (0.0745, "0.074"), (1.0, "1.000")]
+)
+def test_a_recall_is_the_same_wherever_it_stands(
+    opened: Any, tmp_path: Path, recall: float, told: str
+) -> None:
+    # 41 / 43 = 0.95349: rounded to four places and then to three it would be 0.954; and to three
+    # and then two 0.0745 would be 0.07 or 0.08.
+    run = by_hand([("one two three", [(0, 13)])], [("one two three", 0)])
+    run["matches"] = run["matches"].assign(recall=recall)
+    run["traces"] = run["traces"].assign(recall_max=recall)
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    for place in ("#list .facts", "#completion .facts >> nth=0", "#evidence .document .facts"):
+        assert f"recall {told}" in page.text_content(place), place
+
+
 def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -> None:
     page = opened(viewer)
     choose(page, "g6")

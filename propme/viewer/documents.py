@@ -11,9 +11,9 @@ from propme.masking import reaching_into
 from propme.personal_data import Found, Masked
 from propme.viewer.comparing import passages
 from propme.viewer.excerpts import Excerpts
-from propme.viewer.run import Completion, Limits, Run
+from propme.viewer.run import Completion, Limits, Run, shown_recall
 
-_PER_MATCH = ("document_id", "source", "licence", "tier", "recall", "shard", "document", "offset")
+_PER_MATCH = ("document_id", "source", "licence", "tier", "shard", "document", "offset")
 
 #: A match: its span, shard and document.
 _Place = tuple[int, int, int]
@@ -44,7 +44,7 @@ def documents(
         completion.text = personal_data.masked(completion.text.original, known=reaching)
     for place, number, match in _places(completion):
         document = {"span": place[0]} | run.shown(match, *_PER_MATCH)
-        document["recall"] = round(document["recall"], 4)
+        document["recall"] = shown_recall(match.recall)
         document["copies"] = run.copies.get(match.document_id)
         if number < limits.documents:
             document |= excerpts.around(

@@ -181,7 +181,7 @@
         "span",
         { class: "facts" },
         element("span", { class: `tier ${found.replace(" ", "-")}` }, FOUND[found]),
-        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n].toFixed(2)}` : "",
+        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n].toFixed(3)}` : "",
         element("br"),
         element("bdi", {}, index.id[n]),
       ),
