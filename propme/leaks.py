@@ -8,7 +8,13 @@ import pandas as pd
 
 from propme import personal_data
 from propme.errors import ParameterError
-from propme.masking import MaskedTexts, masked_names, masked_texts, reaching_into
+from propme.masking import (
+    MaskedTexts,
+    masked_around,
+    masked_names,
+    masked_texts,
+    reaching_into,
+)
 from propme.personal_data import Found, Masked
 from propme.records import in_order
 
@@ -91,7 +97,8 @@ def what_leaked(
         **{name: _named(longest[name], mask) for name in ("document_id", *COLUMNS)},
         "copies": longest["copies"].astype("Int64"),
         "personal_data": [
-            _kinds(hidden[text]) if looked_for else "not looked for" for text in longest["text"]
+            ", ".join(_kinds(hidden[text])) if looked_for else "not looked for"
+            for text in longest["text"]
         ],
         "prompt": [prompt.text if mask else prompt.original for prompt in asked],
         "passage": [hidden[text].text if mask and looked_for else text for text in longest["text"]],
@@ -181,14 +188,17 @@ def personal_data_leaked(
     Notes
     -----
     *How it misleads.* Common forms only; see `propme.personal_data`. What a passage holds a part of
-    counts too: half of an address is in the passage, and all of it in prompt and completion or in
-    a document.
+    counts too: half of an address is in the passage, and all of it in its own prompt and completion
+    or in one of its own documents. The same words in another completion count for themselves.
     """
     kept = _kept(frame, spans)
     kept = kept[kept["tokens"] >= least] if personal_data.available() else kept.iloc[:0]
-    hidden = _masked_passages(kept, _texts_of(kept, frame, prompts), matches)
-    kinds = {text: sorted({place.kind for place in done.places}) for text, done in hidden.items()}
-    found = kept.assign(personal_data=kept["text"].map(kinds))
+    known = _reaching_into(kept, _texts_of(kept, frame, prompts), matches)
+    # A phrase can stand in an address here, and elsewhere in none: each passage for itself.
+    passages = [*zip(kept["text"], map(frozenset, known), strict=True)]
+    kinds = {each: _kinds(personal_data.masked(each[0], known=[*each[1]])) for each in {*passages}}
+    listed = pd.Series([kinds[each] for each in passages], kept.index, dtype=object)
+    found = kept.assign(personal_data=listed)
     found = found.explode("personal_data").dropna(subset="personal_data")
     group = ["setting", "decoding", "personal_data"]
     counted = found.groupby(group, as_index=False).agg(generations=("generation_id", "nunique"))
@@ -234,15 +244,29 @@ def _masked_passages(
 ) -> dict[str, Masked]:
     """Each passage without what is personal data in any of the places where it stands."""
     places: dict[str, set[Found]] = defaultdict(set)
-    completions = texts.completions
-    columns = (spans[name] for name in ("generation_id", "text", "char_start", "char_stop"))
-    for name, text, start, stop in zip(*columns, strict=True):
-        places[text].update(completions[name].places_in(int(start), int(stop)))
-    around = spans[[*_SPAN, "text"]].merge(matches, on=_SPAN)
-    around = around[["text", "window", "window_char_start", "window_char_stop"]]
-    for text, window, start, stop in around.drop_duplicates().itertuples(index=False):
-        places[text].update(reaching_into(text, window, start, stop))
+    for text, known in zip(spans["text"], _reaching_into(spans, texts, matches), strict=True):
+        places[text] |= known
     return {text: personal_data.masked(text, known=[*known]) for text, known in places.items()}
+
+
+def _reaching_into(
+    spans: pd.DataFrame, texts: MaskedTexts, matches: pd.DataFrame
+) -> list[set[Found]]:
+    """What of the personal data of its completion and its documents stands in each span."""
+    places: dict[tuple[str, int], set[Found]] = defaultdict(set)
+    around = spans[[*_SPAN, "text"]].merge(matches, on=_SPAN)
+    match = ["text", "window", "window_char_start", "window_char_stop"]
+    found = {
+        (text, *at): reaching_into(text, *masked_around(*at))
+        for text, *at in around[match].drop_duplicates().itertuples(index=False)
+    }
+    for name, span, *at in around[[*_SPAN, *match]].itertuples(index=False):
+        places[name, span].update(found[tuple(at)])
+    columns = (spans[name] for name in (*_SPAN, "char_start", "char_stop"))
+    return [
+        places[name, span] | {*texts.completions[name].places_in(int(start), int(stop))}
+        for name, span, start, stop in zip(*columns, strict=True)
+    ]
 
 
 def _named(names: pd.Series[str], mask: bool) -> pd.Series[str]:
@@ -250,6 +274,6 @@ def _named(names: pd.Series[str], mask: bool) -> pd.Series[str]:
     return names.map(masked_names(names.dropna())) if mask else names
 
 
-def _kinds(passage: Masked) -> str:
+def _kinds(passage: Masked) -> list[str]:
     found = {place.kind for place in passage.places}
-    return ", ".join(kind for kind in personal_data.KINDS if kind in found)
+    return [kind for kind in personal_data.KINDS if kind in found]

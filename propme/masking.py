@@ -8,6 +8,8 @@ that holds it, and of the documents that do.
 from __future__ import annotations
 
 import itertools
+import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -74,21 +76,85 @@ def _columns(frame: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(frame[name] for name in names), strict=True)
 
 
-def reaching_into(passage: str, window: str, start: int, stop: int) -> tuple[Found, ...]:
+def masked_around(window: str, start: int, stop: int) -> tuple[Masked, int, int]:
+    """As much of a document around a match as can reach into it, and where in it the match is.
+
+    Parameters
+    ----------
+    window : str
+        Text of the document around the match, which is at ``[start, stop)``.
+
+    Returns
+    -------
+    Masked, int and int
+        The text, and the first character of the match in it and one past the last.
+    """
+    first = max(0, start - _MARGIN)
+    around = personal_data.masked(window[first : stop + _MARGIN])
+    return around, start - first, stop - first
+
+
+def reaching_into(passage: str, window: Masked, start: int, stop: int) -> tuple[Found, ...]:
     """Personal data of a document that a passage holds a part of, as places of the passage.
 
     Parameters
     ----------
     passage : str
         As the completion has it. It may end within what is whole in the document alone.
-    window : str
-        Text of the document around the match, which is at ``[start, stop)``.
+    window : Masked
+        Text of the document around the match, which is at ``[start, stop)``. A tokenizer can have
+        folded its case, its accents or its white space.
+
+    Returns
+    -------
+    tuple of Found
+        Where the texts do not go together sign by sign, they are counted from both ends, and what
+        may be personal data is a place with all of the words that it touches.
+
+    Notes
+    -----
+    *How it misleads.* Those words can be more than the personal data, most where a script puts no
+    white space between words.
     """
-    if window[start:stop] != passage:
-        return ()  # alike but for white space, so that places cannot be told
-    first = max(0, start - _MARGIN)
-    around = personal_data.masked(window[first : stop + _MARGIN])
-    return around.places_in(start - first, stop - first)
+    places, match = window.places_in(start, stop), window.original[start:stop]
+    if not places or passage == match:
+        return places
+    ours, theirs = _signs(passage), _signs(match)
+    if ours == theirs:
+        return places
+    if not ours[-1]:
+        return ()  # white space alone
+    more = ours[-1] - theirs[-1]
+    mapped = []
+    for place in places:
+        before = theirs[place.start] + min(0, more)
+        until = theirs[place.stop] + max(0, more)
+        # At least the sign at the end: what is left over there is a part of it.
+        first = bisect_right(ours, min(max(0, before), ours[-1] - 1)) - 1
+        last = bisect_left(ours, min(until, ours[-1]))
+        mapped.append(Found(place.kind, *_whole_words(passage, first, last)))
+    return tuple(mapped)
+
+
+def _signs(text: str) -> list[int]:
+    """How many signs the first 0, 1, ... characters have, whatever their case.
+
+    White space and accents are none: a tokenizer may take them away or write them otherwise.
+    """
+    folded = (unicodedata.normalize("NFKD", character.casefold()) for character in text)
+    counted = (
+        sum(not (sign.isspace() or unicodedata.combining(sign)) for sign in signs)
+        for signs in folded
+    )
+    return [*itertools.accumulate(counted, initial=0)]
+
+
+def _whole_words(text: str, start: int, stop: int) -> tuple[int, int]:
+    while start and not text[start - 1].isspace():
+        start -= 1
+    while stop < len(text) and not text[stop].isspace():
+        stop += 1
+    return start, stop
 
 
 def shown_prompts(prompts: pd.DataFrame) -> pd.DataFrame:

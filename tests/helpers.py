@@ -36,12 +36,14 @@ def word_tokenizer(words: Iterable[str]) -> Tokenizer:
     return Tokenizer(backend)
 
 
-def byte_tokenizer(texts: Iterable[str] = (), merges: int = 0) -> Tokenizer:
+def byte_tokenizer(texts: Iterable[str] = (), merges: int = 0, normalizer: Any = None) -> Tokenizer:
     """A byte-level BPE as GPT-2's: lossless, a word another token behind a space than without.
 
-    With no merges a token is a byte.
+    With no merges a token is a byte. A normalizer makes it lose what that does not keep.
     """
     backend = Backend(models.BPE())
+    if normalizer:
+        backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

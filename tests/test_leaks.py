@@ -150,6 +150,29 @@ def test_what_a_passage_cuts_in_two_is_counted() -> None:
     ]
 
 
+def test_what_is_in_an_address_elsewhere_is_masked_here_and_not_counted() -> None:
+    # "anna" is part of an address in the completion g1 and in the document of g2; in g3 and in its
+    # document it is a name alone.
+    texts = {"g1": "skriv til anna@b.dk", "g2": "kære anna", "g3": "hej anna", "g4": ""}
+    spans = SPANS[SPANS["span"].eq(0) & (SPANS["generation_id"] != "g4")].assign(
+        text="anna", char_start=[10, 5, 4], char_stop=[14, 9, 8], dropped=""
+    )
+    windows = ["Hej anna, hej", "Til anna@c.dk", "Hej anna, hej"]
+    matches = spans[["generation_id", "span"]].assign(
+        document_id="d", source="", licence="", window=windows,
+        window_char_start=4, window_char_stop=8,
+    )  # fmt: skip
+    frame = FRAME.assign(text=[*texts.values()])
+    counted = personal_data_leaked(frame, spans, PROMPTS, matches, least=1)
+    assert counted[["setting", "personal_data", "generations"]].to_numpy().tolist() == [
+        ["generic", "e-mail", 1],  # g2
+        ["prefix", "e-mail", 1],  # g1, and not g3
+    ]
+    # Shown, it is the same passage: who saw it here could tell what is masked there.
+    shown = what_leaked(frame, spans, matches, PROMPTS)
+    assert shown["passage"].tolist() == ["[e-mail]"] * 2
+
+
 def test_names_of_documents_sources_and_licences_are_masked_and_told_apart() -> None:
     frame, spans, matches, prompts = cut_in_two()
     names = ["document_id", "source", "licence"]

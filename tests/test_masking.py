@@ -12,13 +12,14 @@ from test_personal_data import ALL
 
 from propme import personal_data
 from propme.masking import (
+    masked_around,
     masked_names,
     masked_texts,
     reaching_into,
     shown_completions,
     shown_prompts,
 )
-from propme.personal_data import find_personal_data, mask
+from propme.personal_data import find_personal_data, mask, masked
 
 MAIL = "skriv til anna@example.dk nu"
 CUT = MAIL.index("@ex") + 3  # after "anna@ex"
@@ -131,9 +132,72 @@ def test_what_a_document_holds_whole_is_masked_in_the_passage_that_ends_within()
     start = window.index("til")
     stop = window.index("@ex") + 3
     passage = window[start:stop]  # "til anna@ex"
-    places = reaching_into(passage, window, start, stop)
-    assert personal_data.masked(passage, known=places).text == "til [e-mail]"
-    assert reaching_into("til anna", window, start, stop) == ()  # not the same characters
+    assert hidden_in(passage, window, start, stop) == "til [e-mail]"
+
+
+def hidden_in(passage: str, window: str, start: int, stop: int) -> str:
+    """A passage as it is shown whose match is at ``[start, stop)`` of a document."""
+    places = reaching_into(passage, *masked_around(window, start, stop))
+    return personal_data.masked(passage, known=places).text
+
+
+@pytest.mark.parametrize(
+    ("passage", "match", "shown"),
+    [
+        ("Til ANNA@Ex", "til anna@ex", "Til [e-mail]"),  # lower case
+        ("Åse, skriv til Anna@Ex", "ase, skriv til anna@ex", "Åse, skriv til [e-mail]"),  # no ring
+        ("A\u030ase: til anna@ex", "Åse: til anna@ex", "A\u030ase: til [e-mail]"),  # composed
+        ("nu\n\n til anna@ex", "nu til anna@ex", "nu\n\n til [e-mail]"),  # white space
+        ("😀 nu til anna@ex", "[UNK] nu til anna@ex", "😀 nu til [e-mail]"),  # four signs more
+        ("(anna@ex", "anna@ex", "[e-mail]"),  # one sign less
+    ],
+)
+def test_half_of_an_address_is_masked_however_the_index_folds_the_text(
+    passage: str, match: str, shown: str
+) -> None:
+    window = f"De må {match}ample.dk skrive."
+    assert hidden_in(passage, window, 6, 6 + len(match)) == shown
+
+
+def test_what_crosses_the_start_is_masked_to_the_end_of_its_word() -> None:
+    window = "skriv til anna@example.dk, andré"
+    start, stop = window.index("ple.dk"), len(window)
+    shown = hidden_in("ple.dk, Andre\u0301", window, start, stop)
+    assert shown == "[e-mail] Andre\u0301"
+
+
+def test_a_passage_of_white_space_has_nothing_to_mask() -> None:
+    window = "skriv til anna@example.dk"
+    assert hidden_in(" \n", window, 10, 14) == " \n"
+
+
+# What stands in a completion, and the same as an index may have it.
+FOLDED = st.sampled_from(
+    [
+        [("e\u0301", "é")], [("A", "a"), ("b", "b")], [("\n\n", " ")], [(" ", " ")], [("Å", "a")],
+        [(sign.upper(), sign) for sign in "anna@example.dk"],
+        [(sign, sign) for sign in "33 12 34 56"],
+        [("i", "i"), ("A\u030a", "å"), ("@", "@"), *((sign, sign) for sign in "b.dk")],
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(FOLDED, max_size=6), st.data())
+@settings(deadline=None, max_examples=200)
+def test_of_what_a_document_holds_no_sign_is_read_in_the_passage(pieces: Any, data: Any) -> None:
+    signs = [sign for piece in pieces for sign in piece]
+    first = data.draw(st.integers(0, len(signs)))
+    last = data.draw(st.integers(first, len(signs)))
+    window = "".join(folded for _, folded in signs)  # each of one character
+    passage = "".join(written for written, _ in signs[first:last])
+    places = reaching_into(passage, *masked_around(window, first, last))
+    hidden = {n for place in places for n in range(place.start, place.stop)}
+    of_window = {n for place in masked(window).places for n in range(place.start, place.stop)}
+    at = 0
+    for number, (written, _) in enumerate(signs[first:last], first):
+        if number in of_window and not written.isspace():
+            assert hidden >= {*range(at, at + len(written))}
+        at += len(written)
 
 
 def test_names_without_personal_data_stay() -> None:

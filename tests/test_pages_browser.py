@@ -40,8 +40,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compared = {"run": LONG, "model": LONG, "corpus": LONG, "decoding": LONG, "n_generations": 9}
     compared |= {"model_sha256": "ab" * 32, "corpus_sha256": "", "tracing": LONG}
     page = page_template("comparison.html").render(
-        name=LONG, notebook="5", findings=[LONG], exports=[f"tables/{LONG}.csv"], drawn=[],
-        tables={LONG: wide}, compared=[compared], record={"started": "now"},
+        name=LONG, notebook="5", answers=[LONG], findings=[LONG],
+        exports=[f"tables/{LONG}.csv"], drawn=[], tables={LONG: wide}, compared=[compared],
+        record={"started": "now"},
     )  # fmt: skip
     (pages / "comparison.html").write_text(page, encoding="utf-8")
     completions = [("generic", f"{LONG} said he", "And he said to them: so be it.")]

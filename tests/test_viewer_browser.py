@@ -265,6 +265,22 @@ def test_a_passage_without_a_comparison_leads_to_the_one_that_has_it(
     assert page.text_content("#evidence h2") == "Passage 2 of 2"
 
 
+@pytest.mark.parametrize(
+    ("recall", "told"), [(41 / 43, "0.953"), (0.0745, "0.074"), (1.0, "1.000")]
+)
+def test_a_recall_is_the_same_wherever_it_stands(
+    opened: Any, tmp_path: Path, recall: float, told: str
+) -> None:
+    # 41 / 43 = 0.95349: rounded to four places and then to three it would be 0.954; and to three
+    # and then two 0.0745 would be 0.07 or 0.08.
+    run = by_hand([("one two three", [(0, 13)])], [("one two three", 0)])
+    run["matches"] = run["matches"].assign(recall=recall)
+    run["traces"] = run["traces"].assign(recall_max=recall)
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    for place in ("#list .facts", "#completion .facts >> nth=0", "#evidence .document .facts"):
+        assert f"recall {told}" in page.text_content(place), place
+
+
 def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -> None:
     page = opened(viewer)
     choose(page, "g6")
@@ -278,6 +294,41 @@ def test_text_that_is_markup_elsewhere_is_text_here(opened: Any, viewer: Path) -
     style = "e => getComputedStyle(e).unicodeBidi"
     for place in ("#text", ".prompt", "#list .begin", "#list bdi", "#evidence pre"):
         assert page.locator(place).first.evaluate(style).startswith("isolate"), place
+
+
+#: Whether a word on a line of facts is read from left to right: its first letter is the leftmost.
+READ_ONWARD = """(line, word) => {
+  const texts = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const at = texts.currentNode.data.indexOf(word);
+    if (at < 0) continue;
+    const [first, last] = [at, at + word.length - 1].map((n) => {
+      const range = new Range();
+      range.setStart(texts.currentNode, n);
+      range.setEnd(texts.currentNode, n + 1);
+      return range.getBoundingClientRect().left;
+    });
+    return first < last;
+  }
+  return null;
+}"""
+
+
+@pytest.mark.parametrize("turned", ["\u202ebible", "\u2069\u202ebible"])
+def test_a_name_that_turns_the_direction_of_writing_turns_no_other_fact(
+    opened: Any, tmp_path: Path, turned: str
+) -> None:
+    # The second one first ends what it is isolated by.
+    run = RUN | {"prompts": RUN["prompts"].assign(category=turned, source="chronicle")}
+    run["matches"] = RUN["matches"].assign(source=turned)
+    page = opened(write_viewer(run, tmp_path / "viewer.html"))
+    choose(page, "g0")
+    lines = {"#completion": ("copies", "chronicle"), "#evidence .document": ("licence", "shard")}
+    for place, words in lines.items():
+        line = page.locator(f"{place} .facts", has_text=turned)
+        for word in words:
+            assert line.evaluate(READ_ONWARD, word) is True, word
+        assert line.evaluate(READ_ONWARD, "bible") is False  # itself it does turn
 
 
 def test_where_there_is_no_prompt_it_says_why(opened: Any, tmp_path: Path) -> None:

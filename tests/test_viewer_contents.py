@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
+from tokenizers import normalizers
 from viewed import CORPUS, run_of
 
 from propme import personal_data
 from propme.errors import TableError
+from propme.leaks import what_leaked
 from propme.viewer.contents import Contents, contents
 from propme.viewer.run import FOUND, Limits
 
@@ -190,6 +193,26 @@ def test_half_of_an_address_is_shown_nowhere(cut: int) -> None:
     assert not {piece for piece in pieces if piece in everything}
     plain = contents(run, mask=False)
     assert SECRET in str(plain.details)
+
+
+@pytest.mark.parametrize("normalizer", [normalizers.Lowercase(), normalizers.NFC()])
+def test_half_of_an_address_is_not_shown_where_the_index_folds_the_text(normalizer: Any) -> None:
+    # The document is there as the tokenizer has it, in lower case or with composed accents; the
+    # completion is as it was written.
+    text = f"Andre\u0301s VENNER, who wants to know more of it all, may write to {SECRET} soon."
+    at = text.index(SECRET) + 8
+    completions = [("generic", "Hej", f"{text[:at]} and nothing more is told of it")]
+    run = run_of(completions, {"mail": text}, normalizer=normalizer)
+    shown = contents(run, mask=True)
+    everything = str((shown.index, shown.texts, shown.details))
+    pieces = {SECRET[n : n + 4] for n in range(len(SECRET) - 3)}
+    assert not {piece for piece in pieces if piece in everything}
+    (table,) = what_leaked(
+        run["generations"].merge(run["prompts"][["prompt_id", "setting"]], on="prompt_id"),
+        run["spans"], run["matches"], run["prompts"], n=1,
+    ).to_dict("records")  # fmt: skip
+    assert table["passage"].endswith("may write to [e-mail]")
+    assert table["personal_data"] == "e-mail"
 
 
 def test_names_are_masked_and_stay_apart() -> None:

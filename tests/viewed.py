@@ -47,13 +47,16 @@ COMPLETIONS = (
 
 
 def run_of(
-    completions: Any = COMPLETIONS, corpus: dict[str, str] = CORPUS, decodings: Any = ("greedy",)
+    completions: Any = COMPLETIONS,
+    corpus: dict[str, str] = CORPUS,
+    decodings: Any = ("greedy",),
+    normalizer: Any = None,
 ) -> dict[str, pd.DataFrame]:
     """The tables of a run whose completions are traced in a corpus; ids are ``g0``, ``g1``, ..."""
     texts = list(corpus.values())
     index = index_of(
         texts,
-        byte_tokenizer(texts, merges=300),
+        byte_tokenizer(texts, 300, normalizer),
         [{"id": name, "source": name.split(",")[0], "licence": "CC0 & <free>"} for name in corpus],
     )
     tracer = Tracer(index)

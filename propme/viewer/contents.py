@@ -20,10 +20,10 @@ from propme import personal_data
 from propme.records import TIERS, in_order
 from propme.viewer.documents import documents
 from propme.viewer.excerpts import Excerpts
-from propme.viewer.run import FOUND, Completion, Limits, Run, run_of
+from propme.viewer.run import FOUND, Completion, Limits, Run, run_of, shown_recall
 
 _PER_TRACE = (
-    *("n_tokens", "n_spans", "n_kept", "longest_segment", "recall_max"),
+    *("n_tokens", "n_spans", "n_kept", "longest_segment"),
     *("n_whole", "n_whole_documents", "whole_exact", "degenerate"),
 )
 _PER_GENERATION = (
@@ -115,7 +115,7 @@ def _index(
         "decoding": [decodings.index(one.generation.decoding) for one in found],
         "tier": [one.tier for one in found],
         "longest": [one.trace.longest_segment for one in found],
-        "recall": [round(one.trace.recall_max, 3) for one in found],
+        "recall": [shown_recall(one.trace.recall_max) for one in found],
         "source": [[number[s] for s in listed if s in number] for listed in of_each],
         "begin": [" ".join(text["text"][:400].split())[:90] for text in texts],
     }
@@ -155,7 +155,8 @@ def _facts(found: Completion, excerpts: Excerpts, limits: Limits, run: Run) -> d
         "prompt": run.shown(prompt, *_PER_PROMPT)
         | {"copies": None if pd.isna(prompt.copies) else int(prompt.copies)}
         | {"target": target[: limits.text]},
-        "trace": run.shown(trace, *_PER_TRACE) | {"error": error},
+        "trace": run.shown(trace, *_PER_TRACE)
+        | {"recall_max": shown_recall(trace.recall_max), "error": error},
         "spans": [
             {
                 "span": span.span,

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from propme import personal_data
+from propme.masking import reaching_into
 from propme.personal_data import Found, Masked
 from propme.viewer.comparing import passages
 from propme.viewer.excerpts import Excerpts
-from propme.viewer.run import Completion, Limits, Run
+from propme.viewer.run import Completion, Limits, Run, shown_recall
 
-_PER_MATCH = ("document_id", "source", "licence", "tier", "recall", "shard", "document", "offset")
+_PER_MATCH = ("document_id", "source", "licence", "tier", "shard", "document", "offset")
 
 #: A match: its span, shard and document.
 _Place = tuple[int, int, int]
@@ -43,7 +44,7 @@ def documents(
         completion.text = personal_data.masked(completion.text.original, known=reaching)
     for place, number, match in _places(completion):
         document = {"span": place[0]} | run.shown(match, *_PER_MATCH)
-        document["recall"] = round(document["recall"], 4)
+        document["recall"] = shown_recall(match.recall)
         document["copies"] = run.copies.get(match.document_id)
         if number < limits.documents:
             document |= excerpts.around(
@@ -71,8 +72,8 @@ def _reaching_in(completion: Completion, windows: dict[_Place, Masked]) -> Itera
     for place, _, match in _places(completion):
         at, start, stop = spans[match.span], match.window_char_start, match.window_char_stop
         passage = completion.text.original[at.char_start : at.char_stop]
-        if place in windows and windows[place].original[start:stop] == passage:
-            for found in windows[place].places_in(start, stop):
+        if place in windows:
+            for found in reaching_into(passage, windows[place], start, stop):
                 yield found.moved(at.char_start)
 
 

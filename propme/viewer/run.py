@@ -146,6 +146,11 @@ def run_of(tables: Mapping[str, pd.DataFrame], mask: bool) -> Run:
     )
 
 
+def shown_recall(recall: float) -> float:
+    """A recall as every part of the page shows it, to three places: rounded once, here."""
+    return round(recall, 3)
+
+
 def _quarters(spans: pd.DataFrame) -> list[float]:
     """Log-probabilities that divide the kept passages into four parts; none where there is none."""
     kept = spans.loc[spans["dropped"] == "", "log_probability"].astype(float)

@@ -181,7 +181,7 @@
         "span",
         { class: "facts" },
         element("span", { class: `tier ${found.replace(" ", "-")}` }, FOUND[found]),
-        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n].toFixed(2)}` : "",
+        longest ? ` longest ${plural(longest, "token")}, recall ${index.recall[n].toFixed(3)}` : "",
         element("br"),
         element("bdi", {}, index.id[n]),
       ),
@@ -260,7 +260,11 @@
     showText();
   }
 
-  const facts = (pairs) => element("p", { class: "facts" }, pairs.filter(Boolean).join(" · "));
+  /** Facts in a line, each for itself: a mark that turns the direction of writing turns no other. */
+  function facts(told) {
+    const each = told.filter(Boolean).map((fact) => element("bdi", {}, fact));
+    return element("p", { class: "facts" }, ...each.flatMap((fact, n) => (n ? [" · ", fact] : [fact])));
+  }
 
   function completionFacts() {
     const { n, generation, trace } = shown;
