@@ -74,6 +74,7 @@ _RECORD = {
     "stages": {_ANY: _STAGE},
     "tables": {_ANY: _TEXT},
     "report": {"made_from": _TEXT, "files": {_ANY: _TEXT}},
+    "reproduces": _TEXT,
 }
 
 #: What a stage that is done has, too.

@@ -41,6 +41,7 @@ def one(**entries: Any) -> dict[str, Any]:
         ([], r"it is \[\], not a mapping"),
         ({"stages": None}, "stages is null, not a mapping"),
         ({"parameters": None}, "parameters is null, not a mapping"),
+        ({"reproduces": 3}, "reproduces is 3, not a text"),
         ({"inputs": 3}, "inputs is 3, not a mapping"),
         ({"inputs": {"corpus": {"path": "x"}}}, "inputs.corpus has no sha256"),
         ({"versions": {"numpy": 2}}, "versions.numpy is 2, not a text"),
