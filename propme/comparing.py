@@ -11,7 +11,7 @@ from propme import across_runs, parameters
 from propme.errors import ParameterError, PropMeError, RunError
 from propme.metrics import require_propensity_metrics
 from propme.run import RunFolder, notebook_path, open_run, portable, resolve
-from propme.runner.locks import held
+from propme.runner.locks import held, require_free
 from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 
@@ -42,12 +42,15 @@ def compare(
     ParameterError
         A parameter is unknown or does not fit, or there are fewer than two runs.
     RunError
-        A folder holds no run, the output is a run's, or the notebook failed.
+        A folder holds no run, one that is not finished or that another process is running, the
+        output is a run's, or the notebook failed.
     TableError
         A run lacks a table.
     """
     effective = effective_parameters(given, overrides or {}, output)
     runs = [resolve(str(run)) for run in effective["runs"]]
+    for run in runs:
+        require_free(RunFolder(run))
     names = across_runs.require_runs(runs)
     given_courses = across_runs.courses(effective["trajectories"], effective["control"], names)
     across_runs.pairs_of(names, effective["pairs"], given_courses)

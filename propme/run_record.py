@@ -74,6 +74,7 @@ _RECORD = {
     "stages": {_ANY: _STAGE},
     "tables": {_ANY: _TEXT},
     "report": {"made_from": _TEXT, "files": {_ANY: _TEXT}},
+    "reproduces": _TEXT,
 }
 
 #: What a stage that is done has, too.
@@ -111,6 +112,8 @@ def read_stored(folder: Path) -> dict[str, Any]:
         return {}
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        # Half of a character, as \ud800, is JSON and no text that could be written again.
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

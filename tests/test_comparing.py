@@ -6,6 +6,7 @@ import json
 import shutil
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -21,6 +22,10 @@ from propme.runner import effective_parameters as run_parameters
 from propme.runner import planned_runs
 from propme.runner.locks import run_lock
 from propme.runner.notebook import execute
+from propme.runner.stages import made_from, outputs_of
+
+#: A table of each of the stages that are compared.
+STAGE_TABLES = ("prompts", "generations", "traces")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,14 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.update_record(parameters=effective)
     for stage in runs.STAGES[:3]:
         execute(stage, run, effective)
+        note_done(run, stage, made_from(stage, effective, run))
     return run.path
+
+
+def note_done(run: runs.RunFolder, stage: str, source: dict[str, Any]) -> None:
+    """Record a stage as the runner does."""
+    entry = {"state": "done", "made_from": source} | outputs_of(stage, run)
+    run.update_record(stages=run.record.get("stages", {}) | {stage: entry})
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +64,9 @@ def six(tiny_run: Path) -> list[Path]:
         table = tables.read(name, folder)
         of_lost = table["generation_id"].isin(generations.loc[lost, "generation_id"])
         tables.write(name, table[~of_lost], folder)
+    last = runs.RunFolder(copies[-1])
+    for stage, entry in last.record["stages"].items():
+        note_done(last, stage, entry["made_from"])
     return [tiny_run, *copies]
 
 
@@ -152,7 +167,7 @@ def test_one_run_is_refused_before_anything_runs(tiny_run: Path, tmp_path: Path)
 
 
 def test_a_folder_that_is_no_run_is_refused(tiny_run: Path, tmp_path: Path, compared: Path) -> None:
-    with pytest.raises(RunError, match=r"no run \(it has no run.json\)"):
+    with pytest.raises(RunError, match=r"no run \(it has no run.json"):
         compare([tiny_run, tmp_path], {}, str(tmp_path / "out"))
     with pytest.raises(RunError, match="a comparison, and no run"):
         compare([tiny_run, compared], {}, str(tmp_path / "out"))
@@ -164,6 +179,56 @@ def test_a_run_without_a_table_is_refused(tiny_run: Path, tmp_path: Path) -> Non
     (unfinished / "tables" / "matches.parquet").unlink()
     with pytest.raises(TableError, match="unfinished: the run has no table 'matches'"):
         compare([tiny_run, unfinished], {}, str(tmp_path / "out"))
+
+
+@pytest.fixture
+def copy(tiny_run: Path, tmp_path: Path) -> runs.RunFolder:
+    return runs.RunFolder(shutil.copytree(tiny_run, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize(("stage", "table"), list(zip(runs.STAGES[:3], STAGE_TABLES, strict=True)))
+@pytest.mark.parametrize("state", ["running", "failed", ""])
+def test_a_run_that_is_not_finished_is_refused(
+    tiny_run: Path, copy: runs.RunFolder, stage: str, table: str, state: str
+) -> None:
+    """Killed after a stage had begun anew, its table is of a parameter that it no longer names."""
+    stages = copy.record["stages"]
+    begun = stages.pop(stage)
+    begun["made_from"]["parameters"] |= {"temperature": 0.9}
+    if state:
+        stages[stage] = begun | {"state": state}
+    copy.update_record(stages=stages)
+    told = f"copy: the stage that makes table '{table}' is not done; finish the run first"
+    with pytest.raises(RunError, match=told):
+        compare([tiny_run, copy.path], {}, str(copy.path.with_name("out")))
+    with pytest.raises(RunError, match=told):  # as notebook 5 that is run by hand
+        across_runs.read_runs([tiny_run, copy.path])
+
+
+@pytest.mark.parametrize("content", ["{}", '{"stages": {}}'])
+def test_a_record_of_nothing_is_no_run(tiny_run: Path, copy: runs.RunFolder, content: str) -> None:
+    (copy.path / "run.json").write_text(content)
+    with pytest.raises(RunError, match=r"copy: (no run|the stage that makes table 'prompts')"):
+        compare([tiny_run, copy.path], {}, str(copy.path.with_name("out")))
+
+
+def test_a_table_that_the_run_did_not_write_is_refused(
+    tiny_run: Path, copy: runs.RunFolder
+) -> None:
+    spans = copy.read("spans")
+    tables.write("spans", spans[1:], copy.tables)
+    with pytest.raises(RunError, match="copy: table 'spans' is not as the run wrote it"):
+        compare([tiny_run, copy.path], {}, str(copy.path.with_name("out")))
+
+
+def test_a_run_at_which_a_process_is_at_work_is_refused(
+    tiny_run: Path, copy: runs.RunFolder
+) -> None:
+    with (
+        FileLock(run_lock(copy)),
+        pytest.raises(RunError, match="copy: another process is running it now; wait for it"),
+    ):
+        compare([tiny_run, copy.path], {}, str(copy.path.with_name("out")))
 
 
 def test_a_run_is_not_overwritten_by_a_comparison(six: list[Path]) -> None:

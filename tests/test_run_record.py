@@ -41,6 +41,7 @@ def one(**entries: Any) -> dict[str, Any]:
         ([], r"it is \[\], not a mapping"),
         ({"stages": None}, "stages is null, not a mapping"),
         ({"parameters": None}, "parameters is null, not a mapping"),
+        ({"reproduces": 3}, "reproduces is 3, not a text"),
         ({"inputs": 3}, "inputs is 3, not a mapping"),
         ({"inputs": {"corpus": {"path": "x"}}}, "inputs.corpus has no sha256"),
         ({"versions": {"numpy": 2}}, "versions.numpy is 2, not a text"),
@@ -75,7 +76,16 @@ def test_the_parameters_of_the_last_start_are_read_as_they_are_stored(tmp_path: 
     assert read_stored(write(tmp_path, record)) == record
 
 
-@pytest.mark.parametrize("content", ['{"parameters": ', "[" * 100_000, "\ud800"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"parameters": ',
+        "[" * 100_000,
+        "\ud800",
+        r'{"parameters": {"model": "\ud800"}}',
+        r'{"\udfff": 1}',
+    ],
+)
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_bytes(content.encode("utf-8", "surrogatepass"))
     with pytest.raises(RunError, match=r"run\.json: damaged"):

@@ -350,6 +350,16 @@ def test_a_share_of_tracing_needs_completions(notebooks, asked):
     assert stages.why_again(ALL[2], effective, runs.open_run(asked["output"])) == ""
 
 
+def test_a_share_of_another_runs_tracing_is_refused(notebooks, asked, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "other"}\n')
+    runner.run([], asked, which=Which(last=ALL[1]))
+    for changed in ({"corpus": str(other)}, {"model": "mine"}):
+        effective = runner.effective_parameters([], asked | changed, None)
+        with pytest.raises(RunError, match=f"holds another run: its {next(iter(changed))} is "):
+            shards.trace_shard(effective, (1, 2))
+
+
 def run_in(project, *arguments, **options):
     """A run of a small project in a process of its own."""
     file = project / "p.yaml"

@@ -13,6 +13,7 @@ import pandas as pd
 
 from propme import measurements, tables
 from propme.errors import ParameterError, RunError, TableError
+from propme.files import sha256_of
 from propme.records import in_order
 from propme.run_record import read_record
 
@@ -111,7 +112,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     ParameterError
         As `run_names`.
     RunError
-        A folder holds no run.
+        As `require_runs`.
     TableError
         A table is missing, or is not what it is declared to be.
     """
@@ -120,16 +121,17 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
 
 def require_runs(folders: Sequence[Path]) -> list[str]:
-    """Names of the runs, if there is a finished run in each folder; no table is read.
+    """Names of the runs, if each folder holds one whose tables are those that it recorded.
 
     Raises
     ------
     ParameterError
         As `run_names`.
     RunError
-        A folder holds no run.
+        A folder holds no run, one whose tables are not all made, or a table that is not as it was
+        written: its record would tell of other parameters than the table was made with.
     TableError
-        A run has not been finished.
+        A table is missing.
     """
     names = run_names(folders)
     for folder in folders:
@@ -138,24 +140,38 @@ def require_runs(folders: Sequence[Path]) -> list[str]:
 
 
 def require_run(folder: Path) -> None:
-    """Refuse a folder that holds no finished run.
+    """Refuse a folder that holds no run whose tables of notebooks 1 to 3 are as it recorded them.
 
     Raises
     ------
     RunError
-        It holds none.
+        It holds none, or one that is not finished.
     TableError
-        It has not been finished.
+        A table is missing, or another than the run wrote.
     """
-    if not (folder / "run.json").is_file():
+    record = read_record(folder)
+    if not record:
         raise RunError(
-            f"{folder}: no run (it has no run.json); give folders that 'propme run' made"
+            f"{folder}: no run (it has no run.json, or one that says nothing); give folders that"
+            " 'propme run' made"
         )
-    if "compared" in read_record(folder):
+    if "compared" in record:
         raise RunError(f"{folder}: a comparison, and no run; give the runs that it compares")
+    done = [s for s in record.get("stages", {}).values() if s.get("state") == "done"]
+    recorded = {name: digest for stage in done for name, digest in stage["tables"].items()}
     for name in _READ:
-        if not (folder / "tables" / f"{name}.parquet").is_file():
+        path = folder / "tables" / f"{name}.parquet"
+        if name not in recorded:
+            raise RunError(
+                f"{folder}: the stage that makes table {name!r} is not done; finish the run first,"
+                " with 'propme run'"
+            )
+        if not path.is_file():
             raise TableError(f"{folder}: the run has no table {name!r}; finish it first")
+        if sha256_of(path) != recorded[name]:
+            raise RunError(
+                f"{folder}: table {name!r} is not as the run wrote it; 'propme run' makes it again"
+            )
 
 
 def _read_run(name: str, folder: Path) -> ComparedRun:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from propme import parameters, tables
 from propme.errors import RunError, TableError
-from propme.run import STAGES, RunFolder, open_run
+from propme.run import STAGES, RunFolder, open_run, portable
 from propme.run.folder import TABLES_OF_STAGES
 from propme.runner.running import Which, require_done, run_with
 from propme.runner.settings import complete, declared
@@ -128,18 +128,41 @@ def _circumstances(first: RunFolder, second: RunFolder) -> Iterator[Finding]:
 def reproduce(run: RunFolder, output: str) -> list[Finding]:
     """Run a finished run again in another folder, with its parameters, and compare the two.
 
+    A repetition that was stopped is gone on with.
+
     Raises
     ------
     RunError
-        The run is not finished, or a notebook failed now.
+        The run is not finished or does not record its parameters, the other folder holds a run that
+        is no unfinished repetition of it, or a notebook failed now.
     ParameterError
         The run has parameters that this version of the project does not know.
     """
     require_done(run, STAGES)
+    record = run.record
+    if "parameters" not in record:
+        raise RunError(f"{run.path}: run.json says no parameters, so it cannot be run again")
     known = declared()
-    given = parameters.check(run.record["parameters"], known)
+    given = parameters.check(record["parameters"], known)
     again = open_run(output)
     if again.path.resolve() == run.path.resolve():
         raise RunError(f"{run.path}: to run it again, give another folder as output")
+    _require_own(again, run)
+    if not again.record:
+        again.update_record(reproduces=portable(str(run.path)))
     run_with(complete({**given, "output": output}, known), Which())
     return compare_runs(run, again)
+
+
+def _require_own(again: RunFolder, run: RunFolder) -> None:
+    """Refuse a folder in which a run is that this one would be compared with unrun."""
+    if not (again.path / "run.json").exists():
+        return
+    record = again.record
+    if record.get("reproduces") != portable(str(run.path)):
+        held = "holds a run that is no repetition of this one"
+    elif record.get("report", {}).get("files"):
+        held = "holds a repetition that is finished, so nothing would be run again"
+    else:
+        return
+    raise RunError(f"{again.path}: the folder {held}; remove it, or name another with --output")

@@ -38,9 +38,23 @@ def held(folder: RunFolder) -> Iterator[None]:
             _clear(folder)
             yield
     except Timeout as error:
-        raise RunError(
-            f"{folder.path}: another process is running it now; wait for it, or give another output"
-        ) from error
+        raise RunError(f"{_at_work(folder)}, or give another output") from error
+
+
+def require_free(folder: RunFolder) -> None:
+    """Refuse a run that changes while it is read.
+
+    Raises
+    ------
+    RunError
+        Another process is running it.
+    """
+    if is_held(folder):
+        raise RunError(_at_work(folder))
+
+
+def _at_work(folder: RunFolder) -> str:
+    return f"{folder.path}: another process is running it now; wait for it"
 
 
 def _clear(folder: RunFolder) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from propme.run import STAGES, open_run
-from propme.runner.running import require_done
+from propme.runner.running import Which, require_done, require_same_subject
 from propme.runner.stages import why_again
 from propme.simpletrace import IndexAddress, TraceSettings, Workers, trace_share
 
@@ -20,9 +20,10 @@ def trace_shard(effective: Mapping[str, Any], shard: tuple[int, int]) -> None:
     Raises
     ------
     RunError
-        The run has no completions yet.
+        The run has no completions yet, or is about another corpus or model.
     """
     run = open_run(effective["output"])
+    require_same_subject(run, effective, Which())
     require_done(run, STAGES[:2])
     if not why_again("3_tracing", effective, run):
         return
