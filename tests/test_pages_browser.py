@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pandas as pd
 import pytest
 from browser import Watched, browsing
-from test_report import BOTH, STAGES, make_run
+from test_report import BOTH, PIXEL, STAGES, make_run
 from viewed import run_of
 
 from propme import tables
-from propme.report import headline_table, write_report
-from propme.report.site import page_template
+from propme.report import headline_table, shown, write_report
+from propme.report.site import page_template, rendered_notebook
 from propme.viewer import write_viewer
 
 #: What of A4 is left between the margins of the pages: 210 - 2 * 12 mm, at 96 pixels an inch.
@@ -47,7 +49,28 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pages / "comparison.html").write_text(page, encoding="utf-8")
     completions = [("generic", f"{LONG} said he", "And he said to them: so be it.")]
     write_viewer(run_of(completions, {LONG: "And he said to them: so be it."}), pages / "long.html")
+    wide_notebook(pages / "wide.ipynb")
+    (pages / "wide.html").write_text(rendered_notebook(pages / "wide.ipynb"), encoding="utf-8")
     return pages
+
+
+def wide_notebook(path: Path) -> None:
+    """An executed notebook with code, print, table and picture that are wider than a page."""
+    table = shown(pd.DataFrame([[f"{LONG} {LONG}"] * 3 + ["0.123 [0.012, 0.234]"] * 12]))
+    outputs = [
+        nbformat.v4.new_output("stream", name="stdout", text=f"it says {LONG * 3}\n"),
+        nbformat.v4.new_output("display_data", {"text/html": table.to_html()}),
+        nbformat.v4.new_output(
+            "display_data",
+            {"image/png": base64.b64encode(PIXEL).decode()},
+            metadata={"image/png": {"width": 3000}},
+        ),
+    ]
+    cells = [
+        nbformat.v4.new_markdown_cell(f"# {LONG}\n\n`{LONG * 2}` is told."),
+        nbformat.v4.new_code_cell(f"shown({LONG}, {'word, ' * 60})", outputs=outputs),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
 
 @pytest.mark.parametrize("name", ["index", "audit", "comparison", "viewer", *STAGES])
@@ -61,7 +84,7 @@ def test_the_console_stays_empty(browser: Any, report: Path, name: str) -> None:
     watch.close()
 
 
-@pytest.mark.parametrize("name", ["index", "audit", "comparison", "viewer", "long"])
+@pytest.mark.parametrize("name", ["index", "audit", "comparison", "viewer", "long", "wide"])
 def test_on_paper_nothing_is_beyond_the_margin(browser: Any, report: Path, name: str) -> None:
     watch = Watched(browser, viewport={"width": WIDTH, "height": 1000})
     watch.page.goto((report / f"{name}.html").as_uri())
@@ -74,7 +97,7 @@ def test_on_paper_nothing_is_beyond_the_margin(browser: Any, report: Path, name:
     )
     assert beyond == []
     clipped = watch.page.evaluate(
-        """() => [...document.querySelectorAll("main > *, .wide, .text")]
+        """() => [...document.querySelectorAll("main > *, .wide, .text, .jp-Cell *")]
           .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1)
           .map((each) => each.id || each.className)"""
     )
