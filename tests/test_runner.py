@@ -87,6 +87,10 @@ def test_a_parameter_has_its_stage_run_again_and_all_after_it(notebooks, asked, 
         (lambda run, _: (run.tables / "traces.parquet").unlink(), ALL[2:]),
         (lambda run, _: (run.tables / "prompts.parquet").write_bytes(b"half"), ALL),
         (lambda run, _: run.notebook(ALL[3]).unlink(), ALL[3:]),
+        (lambda run, _: run.notebook(ALL[2]).write_text('{"cells": [1]}'), ALL[2:]),
+        (lambda run, _: run.notebook(ALL[3]).write_bytes(b"half"), ALL[3:]),
+        (lambda run, _: (run.figures / f"{ALL[1]}.png").unlink(), ALL[1:]),
+        (lambda run, _: (run.figures / f"{ALL[3]}.png").write_text("forged"), ALL[3:]),
         (lambda _, corpus: corpus.write_text('{"text": "b"}\n'), ALL),
         (lambda run, _: (run.report / "index.html").unlink(), []),
     ],
@@ -98,6 +102,50 @@ def test_what_is_no_longer_whole_or_the_same_is_made_again(notebooks, asked, cor
     runner.run([], asked)
     assert notebooks.new() == again
     assert (folder.report / "index.html").is_file()
+
+
+def test_what_is_no_longer_whole_is_told(notebooks, asked, capsys):
+    folder = runner.run([], asked)
+    folder.notebook(ALL[2]).write_text("half")
+    (folder.figures / f"{ALL[3]}.png").unlink()
+    capsys.readouterr()
+    runner.run([], asked)
+    told = "3_tracing ... (its executed notebook is not as it was written)"
+    assert told in capsys.readouterr().out
+    (folder.figures / f"{ALL[3]}.png").unlink()
+    runner.run([], asked)
+    assert f"4_analysis ... (figure {ALL[3]}.png is missing)" in capsys.readouterr().out
+
+
+def test_figures_whose_hash_was_not_kept_need_only_be_there(notebooks, asked):
+    folder = runner.run([], asked)
+    entries = folder.record["stages"]
+    for entry in entries.values():
+        entry["figures"] = list(entry["figures"])  # as in schema 1
+    folder.update_record(stages=entries)
+    notebooks.new()
+    (folder.figures / f"{ALL[0]}.png").write_text("drawn again")
+    runner.run([], asked)
+    assert notebooks.new() == []
+    (folder.figures / f"{ALL[2]}.png").unlink()
+    runner.run([], asked)
+    assert notebooks.new() == ALL[2:]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (f"{ALL[1]}.ipynb", "2_generation: its executed notebook is not as it was written"),
+        (f"figures/{ALL[3]}.png", f"4_analysis: figure {ALL[3]}.png is not as it was written"),
+        ("tables/spans.parquet", "3_tracing: table spans is not as it was written"),
+    ],
+)
+def test_no_report_is_made_of_what_is_no_longer_whole(notebooks, asked, path, told):
+    folder = runner.run([], asked)
+    (folder.path / path).write_text("forged")
+    with pytest.raises(RunError, match=f"out: {told}; 'propme run' makes it again"):
+        running.report_again(folder)
+    assert (folder.report / "index.html").read_text() == "front"
 
 
 def test_a_file_counts_by_its_content_wherever_it_lies(notebooks, asked, corpus, tmp_path):

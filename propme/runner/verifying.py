@@ -18,7 +18,7 @@ from propme.run.folder import TABLES_OF_STAGES
 from propme.run_record import read_stored
 from propme.runner.checking import Finding, compared
 from propme.runner.running import require_done
-from propme.runner.stages import input_hashes, tables_before
+from propme.runner.stages import figures_of, input_hashes, tables_before
 
 
 def verify(run: RunFolder) -> list[Finding]:
@@ -87,14 +87,8 @@ def _files_of_stage(run: RunFolder, stage: str, entry: Mapping[str, Any]) -> Ite
     for name, digest in entry["tables"].items():
         yield _against(f"table {name}", run.tables / f"{name}.parquet", digest)
     yield _against(f"notebook {stage}", run.notebook(stage), entry["executed"])
-    for name, digest in _figures(entry).items():
+    for name, digest in figures_of(entry).items():
         yield _against(f"figure {name}", run.figures / name, digest)
-
-
-def _figures(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Hashes of a stage's figures by name; empty where the record is of before they were kept."""
-    figures = entry.get("figures", {})
-    return dict(figures) if isinstance(figures, dict) else dict.fromkeys(figures, "")
 
 
 def _report(run: RunFolder, files: Mapping[str, str]) -> Iterator[Finding]:
@@ -116,7 +110,7 @@ def _unknown(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
     """Files among the run's own that its record does not know."""
     stages = record["stages"].values()
     known = {f"tables/{name}.parquet" for entry in stages for name in entry["tables"]}
-    known |= {f"figures/{name}" for entry in stages for name in _figures(entry)}
+    known |= {f"figures/{name}" for entry in stages for name in figures_of(entry)}
     known |= {f"{stage}.ipynb" for stage in STAGES}
     files = record.get("report", {}).get("files", {})
     known |= {f"report/{name}" for name in files}
