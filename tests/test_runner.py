@@ -16,7 +16,7 @@ from small_project import InsteadOfNotebooks, copied_notebooks, small_parameters
 from propme import report, runner
 from propme import run as runs
 from propme.errors import ParameterError, RunError
-from propme.runner import code, running, shards, stages
+from propme.runner import code, running, shards, stages, status
 from propme.runner.locks import run_lock
 from propme.runner.running import Which
 
@@ -32,9 +32,9 @@ def notebooks(monkeypatch):
     return instead
 
 
-def write_front_page(folder, _):
-    (folder / "report").mkdir(exist_ok=True)
-    (folder / "report" / "index.html").write_text("front")
+def write_front_page(_, stages, report):
+    report.mkdir()
+    (report / "index.html").write_text("front")
 
 
 @pytest.fixture
@@ -343,6 +343,53 @@ def test_a_report_that_is_no_longer_whole_is_made_again(notebooks, asked):
     (folder.report / "index.html").write_text("damaged")
     runner.run([], asked)
     assert (folder.report / "index.html").read_text() == "front"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_report_that_cannot_be_made_takes_no_other_away(notebooks, asked, monkeypatch, error):
+    folder = runner.run([], asked)
+    recorded = folder.record["report"]
+
+    def fails(*given):
+        write_front_page(*given)
+        (given[2] / "index.html").write_text("half")
+        raise error
+
+    monkeypatch.setattr(report, "write_report", fails)
+    with pytest.raises((RunError, KeyboardInterrupt)):
+        running.report_again(folder)
+    assert (folder.report / "index.html").read_text() == "front"
+    assert folder.record["report"] == recorded
+    assert not (folder.path / ".report-making").exists()
+
+
+def test_a_report_of_which_a_part_is_in_its_place_is_no_whole_one(notebooks, asked, monkeypatch):
+    def write_pages(*given):
+        write_front_page(*given)
+        (given[2] / "viewer.html").write_text("viewer")
+
+    monkeypatch.setattr(report, "write_report", write_pages)
+    folder = runner.run([], asked)
+    replace = os.replace
+
+    def killed(source, target):
+        if str(target).endswith("viewer.html"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.report_again(folder)
+    assert [p.name for p in folder.report.iterdir()] == ["index.html"]
+    found = status.status_of(folder, folder.path.parent)
+    assert (found.state, found.progress) == ("stopped", "4 of 4")
+    assert found.failure == "its report is missing, or not whole; 'propme report' makes it again"
+    notebooks.new()
+    runner.run([], asked)
+    assert notebooks.new() == []
+    assert {p.name for p in folder.report.iterdir()} == {"index.html", "viewer.html"}
+    assert status.status_of(folder, folder.path.parent).state == "done"
 
 
 def test_a_report_is_not_made_while_another_process_is_at_work(notebooks, asked):

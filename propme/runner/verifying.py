@@ -17,7 +17,7 @@ from propme.run import DEMO, STAGES, RunFolder, notebook_path
 from propme.run.folder import TABLES_OF_STAGES
 from propme.run_record import read_stored
 from propme.runner.checking import Finding, compared
-from propme.runner.running import require_done
+from propme.runner.running import SCHEMA, require_done
 from propme.runner.stages import figures_of, input_hashes, tables_before
 
 
@@ -39,7 +39,7 @@ def verify(run: RunFolder) -> list[Finding]:
     return [
         *(contradictions or [Finding("run.json", note="contradicts itself in nothing")]),
         *(f for name in STAGES for f in _files_of_stage(run, name, stages[name])),
-        *_report(run, record.get("report", {}).get("files", {})),
+        *_report(run, record),
         *_unknown(run, record),
         *_inputs(run),
         *_recomputed(run, stages[STAGES[-1]]["made_from"]["parameters"]),
@@ -91,8 +91,11 @@ def _files_of_stage(run: RunFolder, stage: str, entry: Mapping[str, Any]) -> Ite
         yield _against(f"figure {name}", run.figures / name, digest)
 
 
-def _report(run: RunFolder, files: Mapping[str, str]) -> Iterator[Finding]:
-    if not files:
+def _report(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
+    files = record.get("report", {}).get("files", {})
+    if not files and record.get("schema") == SCHEMA:
+        yield Finding("report", "it was not made, or not to its end; 'propme report' makes it")
+    elif not files:
         yield Finding("report", note="nothing of it is recorded, so it is not compared")
     for name, digest in files.items():
         yield _against(f"report {name}", run.report / name, digest)
