@@ -74,9 +74,9 @@ def notebooks(monkeypatch):
     return instead
 
 
-def write_front_page(folder, _):
-    (folder / "report").mkdir(exist_ok=True)
-    (folder / "report" / "index.html").write_text("front")
+def write_front_page(_, stages, report):
+    report.mkdir()
+    (report / "index.html").write_text("front")
 
 
 @pytest.fixture

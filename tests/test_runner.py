@@ -16,7 +16,7 @@ from small_project import InsteadOfNotebooks, copied_notebooks, small_parameters
 from propme import report, runner
 from propme import run as runs
 from propme.errors import ParameterError, RunError
-from propme.runner import code, running, shards, stages
+from propme.runner import code, running, shards, stages, status
 from propme.runner.locks import run_lock
 from propme.runner.running import Which
 
@@ -32,9 +32,9 @@ def notebooks(monkeypatch):
     return instead
 
 
-def write_front_page(folder, _):
-    (folder / "report").mkdir(exist_ok=True)
-    (folder / "report" / "index.html").write_text("front")
+def write_front_page(_, stages, report):
+    report.mkdir()
+    (report / "index.html").write_text("front")
 
 
 @pytest.fixture
@@ -87,6 +87,10 @@ def test_a_parameter_has_its_stage_run_again_and_all_after_it(notebooks, asked, 
         (lambda run, _: (run.tables / "traces.parquet").unlink(), ALL[2:]),
         (lambda run, _: (run.tables / "prompts.parquet").write_bytes(b"half"), ALL),
         (lambda run, _: run.notebook(ALL[3]).unlink(), ALL[3:]),
+        (lambda run, _: run.notebook(ALL[2]).write_text('{"cells": [1]}'), ALL[2:]),
+        (lambda run, _: run.notebook(ALL[3]).write_bytes(b"half"), ALL[3:]),
+        (lambda run, _: (run.figures / f"{ALL[1]}.png").unlink(), ALL[1:]),
+        (lambda run, _: (run.figures / f"{ALL[3]}.png").write_text("forged"), ALL[3:]),
         (lambda _, corpus: corpus.write_text('{"text": "b"}\n'), ALL),
         (lambda run, _: (run.report / "index.html").unlink(), []),
     ],
@@ -98,6 +102,50 @@ def test_what_is_no_longer_whole_or_the_same_is_made_again(notebooks, asked, cor
     runner.run([], asked)
     assert notebooks.new() == again
     assert (folder.report / "index.html").is_file()
+
+
+def test_what_is_no_longer_whole_is_told(notebooks, asked, capsys):
+    folder = runner.run([], asked)
+    folder.notebook(ALL[2]).write_text("half")
+    (folder.figures / f"{ALL[3]}.png").unlink()
+    capsys.readouterr()
+    runner.run([], asked)
+    told = "3_tracing ... (its executed notebook is not as it was written)"
+    assert told in capsys.readouterr().out
+    (folder.figures / f"{ALL[3]}.png").unlink()
+    runner.run([], asked)
+    assert f"4_analysis ... (figure {ALL[3]}.png is missing)" in capsys.readouterr().out
+
+
+def test_figures_whose_hash_was_not_kept_need_only_be_there(notebooks, asked):
+    folder = runner.run([], asked)
+    entries = folder.record["stages"]
+    for entry in entries.values():
+        entry["figures"] = list(entry["figures"])  # as in schema 1
+    folder.update_record(stages=entries)
+    notebooks.new()
+    (folder.figures / f"{ALL[0]}.png").write_text("drawn again")
+    runner.run([], asked)
+    assert notebooks.new() == []
+    (folder.figures / f"{ALL[2]}.png").unlink()
+    runner.run([], asked)
+    assert notebooks.new() == ALL[2:]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (f"{ALL[1]}.ipynb", "2_generation: its executed notebook is not as it was written"),
+        (f"figures/{ALL[3]}.png", f"4_analysis: figure {ALL[3]}.png is not as it was written"),
+        ("tables/spans.parquet", "3_tracing: table spans is not as it was written"),
+    ],
+)
+def test_no_report_is_made_of_what_is_no_longer_whole(notebooks, asked, path, told):
+    folder = runner.run([], asked)
+    (folder.path / path).write_text("forged")
+    with pytest.raises(RunError, match=f"out: {told}; 'propme run' makes it again"):
+        running.report_again(folder)
+    assert (folder.report / "index.html").read_text() == "front"
 
 
 def test_a_file_counts_by_its_content_wherever_it_lies(notebooks, asked, corpus, tmp_path):
@@ -295,6 +343,53 @@ def test_a_report_that_is_no_longer_whole_is_made_again(notebooks, asked):
     (folder.report / "index.html").write_text("damaged")
     runner.run([], asked)
     assert (folder.report / "index.html").read_text() == "front"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_report_that_cannot_be_made_takes_no_other_away(notebooks, asked, monkeypatch, error):
+    folder = runner.run([], asked)
+    recorded = folder.record["report"]
+
+    def fails(*given):
+        write_front_page(*given)
+        (given[2] / "index.html").write_text("half")
+        raise error
+
+    monkeypatch.setattr(report, "write_report", fails)
+    with pytest.raises((RunError, KeyboardInterrupt)):
+        running.report_again(folder)
+    assert (folder.report / "index.html").read_text() == "front"
+    assert folder.record["report"] == recorded
+    assert not (folder.path / ".report-making").exists()
+
+
+def test_a_report_of_which_a_part_is_in_its_place_is_no_whole_one(notebooks, asked, monkeypatch):
+    def write_pages(*given):
+        write_front_page(*given)
+        (given[2] / "viewer.html").write_text("viewer")
+
+    monkeypatch.setattr(report, "write_report", write_pages)
+    folder = runner.run([], asked)
+    replace = os.replace
+
+    def killed(source, target):
+        if str(target).endswith("viewer.html"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.report_again(folder)
+    assert [p.name for p in folder.report.iterdir()] == ["index.html"]
+    found = status.status_of(folder, folder.path.parent)
+    assert (found.state, found.progress) == ("stopped", "4 of 4")
+    assert found.failure == "its report is missing, or not whole; 'propme report' makes it again"
+    notebooks.new()
+    runner.run([], asked)
+    assert notebooks.new() == []
+    assert {p.name for p in folder.report.iterdir()} == {"index.html", "viewer.html"}
+    assert status.status_of(folder, folder.path.parent).state == "done"
 
 
 def test_a_report_is_not_made_while_another_process_is_at_work(notebooks, asked):

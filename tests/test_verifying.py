@@ -15,10 +15,10 @@ from propme.runner import running
 from propme.runner.verifying import verify
 
 
-def write_pages(folder, _):
-    (folder / "report" / "tables").mkdir(parents=True, exist_ok=True)
+def write_pages(_, stages, report):
+    (report / "tables").mkdir(parents=True)
     for name in ("index.html", "tables/metrics.csv"):
-        (folder / "report" / name).write_text(name)
+        (report / name).write_text(name)
 
 
 @pytest.fixture(scope="module")
@@ -174,11 +174,19 @@ def test_a_record_of_before_figures_were_hashed_says_so(copy):
     def older(record):
         record["stages"]["1_prompts"]["figures"] = ["1_prompts.png"]
         del record["report"]["files"]
+        record["schema"] = 1
 
     told = [finding.told() for finding in verify(changed(copy, older))]
     assert "figure 1_prompts.png: recorded without its hash, so not compared" in told
     assert "report: nothing of it is recorded, so it is not compared" in told
     assert problems(copy) == {}
+
+
+def test_a_run_whose_report_was_not_made_to_its_end_is_told(copy):
+    (copy.report / "index.html").unlink()
+    (copy.report / "tables" / "metrics.csv").unlink()
+    found = problems(changed(copy, lambda record: record.update(report={})))
+    assert found == {"report": "it was not made, or not to its end; 'propme report' makes it"}
 
 
 def test_parameters_that_the_analysis_does_not_know_are_told(copy):

@@ -61,8 +61,8 @@ _DECODING = ("greedy", "samples", "max_new_tokens")
 _SAMPLING = ("temperature", "top_p")
 
 
-def write_report(run: Path, stages: Sequence[str]) -> Path:
-    """Make the report of a run from its tables and its executed notebooks, in ``run/report``.
+def write_report(run: Path, stages: Sequence[str], report: Path | None = None) -> Path:
+    """Make the report of a run from its tables and its executed notebooks.
 
     The front page, the notebooks that are there, the span viewer, the audit summary, and the tables
     in formats for papers. Everything shown is escaped, and the pages load nothing from anywhere.
@@ -73,6 +73,8 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
         The run's folder.
     stages : sequence of str
         Names of its notebooks, in order.
+    report : Path, optional
+        Folder of the report; default: ``run/report``.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def write_report(run: Path, stages: Sequence[str]) -> Path:
     InputError, TableError
         A table or the run's record is missing.
     """
-    report = run / "report"
+    report = report or run / "report"
     report.mkdir(parents=True, exist_ok=True)
     record = _record(run)
     stored = {name: tables.read(name, run / "tables") for name in _TABLES}

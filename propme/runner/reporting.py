@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 
 from propme.files import sha256_of
 from propme.run import STAGES, RunFolder
 from propme.runner.code import code_of
-from propme.runner.left_behind import files_named, hashes_since, when_written
+from propme.runner.left_behind import files_named, hashes_since
 
 
 def report_if_needed(folder: RunFolder) -> None:
@@ -24,15 +26,23 @@ def report_if_needed(folder: RunFolder) -> None:
 
 
 def make_report(folder: RunFolder) -> None:
-    """Make the report anew; what an earlier one has left goes."""
+    """Make the report anew; what an earlier one has left goes when the new one is whole."""
     from propme.report import write_report
 
     print("Writing the report", flush=True)
-    forget_report(folder)
-    before = when_written(folder.report)
-    write_report(folder.path, STAGES)
-    files = hashes_since(before, folder.report)
-    folder.update_record(report={"made_from": _shown(folder), "files": files})
+    made = folder.path / ".report-making"
+    shutil.rmtree(made, ignore_errors=True)  # by a process that was killed
+    try:
+        write_report(folder.path, STAGES, made)
+        files = hashes_since({}, made)
+        forget_report(folder)
+        # Recorded first: a report of which a part is in its place is known to be no whole one.
+        folder.update_record(report={"made_from": _shown(folder), "files": files})
+        for name in files:
+            (folder.report / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made / name, folder.report / name)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def forget_report(folder: RunFolder) -> None:

@@ -21,7 +21,14 @@ from propme.runner.notebook import execute
 from propme.runner.provenance import chief_packages, environment
 from propme.runner.reporting import forget_report, make_report, report_if_needed
 from propme.runner.settings import effective_parameters
-from propme.runner.stages import content_of, known_hashes, made_from, outputs_of, why_again
+from propme.runner.stages import (
+    altered_outputs,
+    content_of,
+    known_hashes,
+    made_from,
+    outputs_of,
+    why_again,
+)
 
 #: Version of what run.json holds, see docs/run-json.md.
 SCHEMA = 2
@@ -274,12 +281,19 @@ def report_again(folder: RunFolder) -> Path:
     Raises
     ------
     RunError
-        A stage is not done, or another process is at work in the folder.
+        A stage is not done, something that it wrote is another now, or another process is at work
+        in the folder.
     InputError, TableError
         A table or an entry of the run's record is missing.
     """
     require_done(folder, STAGES)
     with held(folder), _full_disk_told(folder):
+        for stage in STAGES:
+            for what in altered_outputs(stage, folder):
+                raise RunError(
+                    f"{folder.path}: {stage}: {what} is not as it was written; 'propme run' makes"
+                    " it again"
+                )
         make_report(folder)
     return folder.report / "index.html"
 

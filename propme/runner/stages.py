@@ -60,7 +60,7 @@ def why_again(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> st
     if entry.get("state") != "done":
         return _UNDONE.get(entry.get("state", ""), "not run yet")
     reasons = [
-        *_broken_outputs(stage, entry, folder),
+        *broken_outputs(stage, folder),
         *_changes(entry["made_from"], made_from(stage, effective, folder)),
         *(_changed_inputs(folder, known_hashes(effective)) if stage == STAGES[0] else ()),
     ]
@@ -70,15 +70,38 @@ def why_again(stage: str, effective: Mapping[str, Any], folder: RunFolder) -> st
 _UNDONE = {"running": "it was stopped", "failed": "it failed"}
 
 
-def _broken_outputs(stage: str, entry: Mapping[str, Any], folder: RunFolder) -> Iterator[str]:
+def broken_outputs(stage: str, folder: RunFolder) -> Iterator[str]:
+    """What of a stage that is done is no longer as it was written, in some words."""
+    for what, recorded, found in _outputs_then_and_now(stage, folder):
+        if not found:
+            yield f"{what} is missing"
+        elif found != recorded:
+            yield f"{what} is not as it was written"
+
+
+def altered_outputs(stage: str, folder: RunFolder) -> list[str]:
+    """What of a stage that is done is there, and another than it was."""
+    outputs = _outputs_then_and_now(stage, folder)
+    return [what for what, recorded, found in outputs if found and found != recorded]
+
+
+def _outputs_then_and_now(stage: str, folder: RunFolder) -> Iterator[tuple[str, str, str]]:
+    """Each output of a stage, its recorded hash, and that of what is there, empty for nothing."""
+    entry = folder.record["stages"][stage]
     found = outputs_of(stage, folder)
     for name, digest in entry["tables"].items():
-        if name not in found["tables"]:
-            yield f"table {name} is missing"
-        elif found["tables"][name] != digest:
-            yield f"table {name} is not as it was written"
-    if not found["executed"]:
-        yield "its executed notebook is missing"
+        yield f"table {name}", digest, found["tables"].get(name, "")
+    yield "its executed notebook", entry["executed"], found["executed"]
+    for name, digest in figures_of(entry).items():
+        path = folder.figures / name
+        now = sha256_of(path) if path.is_file() else ""
+        yield f"figure {name}", digest or now, now
+
+
+def figures_of(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Hashes of a stage's figures by name; empty where the record is of before they were kept."""
+    figures = entry.get("figures", {})
+    return dict(figures) if isinstance(figures, dict) else dict.fromkeys(figures, "")
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from propme import progress
 from propme.errors import InputError, RunError
 from propme.run import OF_A_RUN, STAGES, RunFolder
 from propme.runner.locks import is_held
+from propme.runner.running import SCHEMA
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Status:
     seconds : float
         That its stages took, the one that runs up to now.
     failure : str
-        Why it failed, or what is wrong with its record, in a line; else empty.
+        Why it failed, or what is wrong with its record or its report, in a line; else empty.
     """
 
     name: str
@@ -95,7 +96,7 @@ def status_of(run: RunFolder, seen_from: Path) -> Status:
         stage,
         progress_text,
         seconds,
-        entry.get("error", "") if state == "failed" else "",
+        _failure(state, entry, finished=len(done) == len(STAGES)),
     )
 
 
@@ -109,11 +110,25 @@ def _state(run: RunFolder, entry: dict[str, Any], *, finished: bool) -> str:
     if is_held(run):
         return "running"
     if finished:
-        front = run.report / "index.html"
-        return "done" if front.is_file() else "stopped"
+        return "done" if _has_report(run) else "stopped"
     if entry.get("state") == "failed":
         return "failed"
     return "stopped" if entry else "waiting"
+
+
+def _has_report(run: RunFolder) -> bool:
+    """Whether each file of the report that is recorded is there; its content is not looked at."""
+    record = run.record
+    files = record.get("report", {}).get("files", {})
+    if record.get("schema") != SCHEMA:  # of before they were recorded
+        files = files or {"index.html": ""}
+    return bool(files) and all((run.report / name).is_file() for name in files)
+
+
+def _failure(state: str, entry: dict[str, Any], *, finished: bool) -> str:
+    if state == "stopped" and finished:
+        return "its report is missing, or not whole; 'propme report' makes it again"
+    return str(entry.get("error", "")) if state == "failed" else ""
 
 
 def _since(entry: dict[str, Any]) -> float:

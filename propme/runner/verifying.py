@@ -17,8 +17,8 @@ from propme.run import DEMO, STAGES, RunFolder, notebook_path
 from propme.run.folder import TABLES_OF_STAGES
 from propme.run_record import read_stored
 from propme.runner.checking import Finding, compared
-from propme.runner.running import require_done
-from propme.runner.stages import input_hashes, tables_before
+from propme.runner.running import SCHEMA, require_done
+from propme.runner.stages import figures_of, input_hashes, tables_before
 
 
 def verify(run: RunFolder) -> list[Finding]:
@@ -39,7 +39,7 @@ def verify(run: RunFolder) -> list[Finding]:
     return [
         *(contradictions or [Finding("run.json", note="contradicts itself in nothing")]),
         *(f for name in STAGES for f in _files_of_stage(run, name, stages[name])),
-        *_report(run, record.get("report", {}).get("files", {})),
+        *_report(run, record),
         *_unknown(run, record),
         *_inputs(run),
         *_recomputed(run, stages[STAGES[-1]]["made_from"]["parameters"]),
@@ -87,18 +87,15 @@ def _files_of_stage(run: RunFolder, stage: str, entry: Mapping[str, Any]) -> Ite
     for name, digest in entry["tables"].items():
         yield _against(f"table {name}", run.tables / f"{name}.parquet", digest)
     yield _against(f"notebook {stage}", run.notebook(stage), entry["executed"])
-    for name, digest in _figures(entry).items():
+    for name, digest in figures_of(entry).items():
         yield _against(f"figure {name}", run.figures / name, digest)
 
 
-def _figures(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Hashes of a stage's figures by name; empty where the record is of before they were kept."""
-    figures = entry.get("figures", {})
-    return dict(figures) if isinstance(figures, dict) else dict.fromkeys(figures, "")
-
-
-def _report(run: RunFolder, files: Mapping[str, str]) -> Iterator[Finding]:
-    if not files:
+def _report(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
+    files = record.get("report", {}).get("files", {})
+    if not files and record.get("schema") == SCHEMA:
+        yield Finding("report", "it was not made, or not to its end; 'propme report' makes it")
+    elif not files:
         yield Finding("report", note="nothing of it is recorded, so it is not compared")
     for name, digest in files.items():
         yield _against(f"report {name}", run.report / name, digest)
@@ -116,7 +113,7 @@ def _unknown(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
     """Files among the run's own that its record does not know."""
     stages = record["stages"].values()
     known = {f"tables/{name}.parquet" for entry in stages for name in entry["tables"]}
-    known |= {f"figures/{name}" for entry in stages for name in _figures(entry)}
+    known |= {f"figures/{name}" for entry in stages for name in figures_of(entry)}
     known |= {f"{stage}.ipynb" for stage in STAGES}
     files = record.get("report", {}).get("files", {})
     known |= {f"report/{name}" for name in files}
