@@ -94,7 +94,10 @@ def test_submitting_chains_the_arrays(planned, tmp_path):
     scripts = tmp_path / "scripts"
     assert log == [
         f"--parsable --account=me {scripts}/prompts.sbatch",
-        f"--parsable --dependency=aftercorr:1 --account=me {scripts}/generate.sbatch",
+        # aftercorr alone leaves a task pending for ever if the one before it fails, and trace waits
+        # for it.
+        "--parsable --dependency=aftercorr:1 --kill-on-invalid-dep=yes --account=me"
+        f" {scripts}/generate.sbatch",
         f"--parsable --dependency=afterany:2 --account=me {scripts}/trace.sbatch",
         f"--parsable --dependency=afterany:3 --account=me {scripts}/merge.sbatch",
     ]

@@ -69,13 +69,18 @@ _SUBMIT = """\
 #!/usr/bin/env bash
 # Submits {n_runs} runs, from the project's folder. Arguments are handed to every sbatch, as
 #   bash {folder}/submit.sh --account=mine --time=12:00:00
-# A task of a later array begins when that of its run before it has ended; one whose run has failed
-# says so and ends. Submitted again, all that is done is skipped.
+# Completions of a run are generated as soon as its own prompts are done (aftercorr); if those fail,
+# Slurm cancels that one task, which would otherwise wait for ever and all later arrays with it.
+# Tracing and merging begin when all tasks before them have ended, however they did (afterany); a
+# task whose run has failed says so and ends. Submitted again, all that is done is skipped.
 set -euo pipefail
 folder={folder}
 submit() {{ sbatch --parsable "$@" | cut -d ";" -f 1; }}
 prompts=$(submit "$@" "$folder/prompts.sbatch")
-generate=$(submit --dependency="aftercorr:$prompts" "$@" "$folder/generate.sbatch")
+generate=$(
+    submit --dependency="aftercorr:$prompts" --kill-on-invalid-dep=yes "$@" \\
+        "$folder/generate.sbatch"
+)
 trace=$(submit --dependency="afterany:$generate" "$@" "$folder/trace.sbatch")
 merge=$(submit --dependency="afterany:$trace" "$@" "$folder/merge.sbatch")
 echo "submitted: prompts $prompts, generate $generate, trace $trace, merge $merge"
