@@ -65,7 +65,12 @@ def add(commands: Any) -> None:
         " merging. Options of sbatch, as an account, are given when they are submitted.",
     )
     _add_what_to_run(slurm)
-    slurm.add_argument("--scripts", metavar="DIR", default="outputs/slurm", help="for the scripts")
+    slurm.add_argument(
+        "--scripts",
+        metavar="DIR",
+        default="outputs/slurm",
+        help="for the scripts; refused if it holds those of other runs",
+    )
     slurm.add_argument("--shards", type=positive, default=8, metavar="N", help="of a run's tracing")
     slurm.add_argument(
         "--gpu",
@@ -241,11 +246,13 @@ def _told(findings: Sequence[Finding]) -> int:
 
 def _slurm(options: argparse.Namespace) -> int:
     from propme.run import resolve
-    from propme.runner.slurm import SlurmSettings, write_scripts
+    from propme.runner.slurm import SlurmSettings, beware_of_size, write_scripts
 
     settings = SlurmSettings(options.shards, options.gpu, options.cpu, options.at_most)
     runs = planned(options)
     scripts = write_scripts(runs, resolve(options.scripts), settings)
+    if told := beware_of_size(len(runs), settings):
+        print(f"Beware: {told}")
     print(f"{len(runs)} runs; submit them from the project's folder with")
     print(f"  bash {shlex.quote(str(scripts[-1]))}")
     return 0
