@@ -133,6 +133,8 @@ def _which(options: argparse.Namespace) -> Which:
     from propme.run import STAGES
     from propme.runner import Which, stage_named
 
+    if options.shard:  # a share of this stage alone
+        return Which(options.force, STAGES[2], STAGES[2])
     first, last = options.first or STAGES[0], options.last or STAGES[-1]
     return Which(options.force, stage_named(first), stage_named(last))
 
@@ -142,10 +144,12 @@ def _run(options: argparse.Namespace) -> int:
     from propme.runner import run_with
 
     runs, which = planned(options), _which(options)
+    if options.shard and len(runs) != 1:
+        raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
     if options.dry_run:
         return _foresee(runs, which)
     if options.shard:
-        return _trace_shard(runs, options.shard)
+        return _trace_shard(runs[0], options.shard)
     if len(runs) > 1:
         return _run_several(runs, which, options.jobs)
     folder = run_with(runs[0].effective, which)
@@ -188,12 +192,10 @@ def _foresee(runs: Sequence[PlannedRun], which: Which) -> int:
     return 1 if any(each.missing for each in foreseen) else 0
 
 
-def _trace_shard(runs: Sequence[PlannedRun], share: tuple[int, int]) -> int:
+def _trace_shard(run: PlannedRun, share: tuple[int, int]) -> int:
     from propme.runner.shards import trace_shard
 
-    if len(runs) != 1:
-        raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
-    trace_shard(runs[0].effective, share)
+    trace_shard(run.effective, share)
     print(f"Shard {share[0]} of {share[1]} is traced")
     return 0
 
