@@ -87,6 +87,7 @@ def test_a_run_as_it_was_written_differs_in_nothing(copy):
         "report index.html: the same",
         "report tables/metrics.csv: the same",
         "corpus: the same",
+        "files of the index: whole and right",
     ):
         assert expected in told
 
@@ -240,6 +241,44 @@ def test_an_input_is_hashed_anew_whatever_is_known_of_it(finished, copy, tmp_pat
     assert problems(copy) == {"corpus": "not the one that was used"}
     corpus.unlink()
     assert "corpus: not here, so not compared" in [finding.told() for finding in verify(copy)]
+
+
+@pytest.fixture
+def with_own_index(finished, copy, tmp_path):
+    """The run with an index that can be damaged, and that index."""
+    before = finished.record["inputs"]["index"]
+    index = shutil.copytree(before["path"], tmp_path / "index")
+    changed(copy, lambda r: r["inputs"].update(index=before | {"path": str(index)}))
+    return copy, index
+
+
+def test_an_index_is_verified_beyond_its_manifest(with_own_index, capsys):
+    """Two entries of the suffix array changed places: no size and no manifest tells."""
+    run, index = with_own_index
+    assert problems(run) == {}
+    assert f"Verifying every file of the index {index}" in capsys.readouterr().out
+    table = index / "shards" / "table.0"
+    content = table.read_bytes()  # of "a" and a separator: two entries of a byte
+    table.write_bytes(content[::-1])
+    found = problems(run)
+    assert list(found) == ["files of the index"]
+    assert "table.0: its SHA-256 is not that in the manifest" in found["files of the index"]
+
+
+def test_a_folder_that_is_no_index_any_more_is_told(with_own_index):
+    run, index = with_own_index
+    (index / "manifest.json").unlink()
+    found = problems(run)
+    assert sorted(found) == ["files of the index", "inputs"]
+    assert "this is no index" in found["inputs"]
+
+
+def test_an_index_that_is_not_here_is_not_verified(with_own_index):
+    run, index = with_own_index
+    shutil.rmtree(index)
+    told = [finding.told() for finding in verify(run)]
+    assert "index: not here, so not compared" in told
+    assert not any(each.startswith("files of the index") for each in told)
 
 
 def test_a_record_of_before_figures_were_hashed_says_so(copy):

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from propme import analysis, parameters
-from propme.errors import PropMeError
+from propme.errors import BrokenIndexError, PropMeError
 from propme.files import sha256_of
-from propme.index import is_remote
+from propme.index import is_remote, verify_index
 from propme.records import decodings
-from propme.run import DEMO, STAGES, RunFolder, notebook_path
+from propme.run import DEMO, STAGES, RunFolder, notebook_path, resolve
 from propme.run.folder import TABLES_OF_STAGES
 from propme.run_record import read_stored
 from propme.runner.checking import Finding, compared
@@ -49,6 +49,7 @@ def verify(run: RunFolder) -> list[Finding]:
         *(_strict(f, record) for f in _report(run, record.get("report", {}).get("files", {}))),
         *_unknown(run, record),
         *_inputs(run),
+        *_index(run),
         _generations(run, record),
         *_recomputed(run, stages[STAGES[-1]]["made_from"]["parameters"]),
     ]
@@ -164,12 +165,31 @@ def _unknown(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _inputs(run: RunFolder) -> Iterator[Finding]:
-    for name, found in input_hashes(run, sha256_of).items():
+    try:
+        hashes = input_hashes(run, sha256_of)
+    except BrokenIndexError as error:
+        yield Finding("inputs", f"cannot be compared: {error}")
+        return
+    for name, found in hashes.items():
         if found is None:
             yield Finding(name, note="not here, so not compared")
         else:
             same = found == run.input_hash(name)
             yield Finding(name, "" if same else "not the one that was used")
+
+
+def _index(run: RunFolder) -> Iterator[Finding]:
+    """Whether the index is what its manifest says, by which alone the record knows it."""
+    path = run.record.get("inputs", {}).get("index", {"path": ""})["path"]
+    if not path or is_remote(path) or not resolve(path).is_dir():
+        return
+    print(f"Verifying every file of the index {path}; a large one takes long", flush=True)
+    try:
+        verify_index(resolve(path))
+    except BrokenIndexError as error:
+        yield Finding("files of the index", str(error))
+    else:
+        yield Finding("files of the index", note="whole and right")
 
 
 def _generations(run: RunFolder, record: Mapping[str, Any]) -> Finding:
