@@ -183,6 +183,21 @@ def test_strata_are_drawn_where_documents_have_them(own):
 
 
 @pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (["source", "licence", "language", "category"], []),  # the default, of which it has none
+        (["year"], []),
+        (["year", "yaer", "setting"], ["'yaer'; keys there: year"]),  # setting is of the prompts
+    ],
+)
+def test_keys_that_no_document_has_are_told_and_hinder_nothing(own, keys, told):
+    Path(own["corpus"]).write_text('{"text": "It was the sea.", "year": 1859}\n')
+    found = foreseen(**own | {"breakdown_by": keys})
+    assert found.missing == []
+    assert [beware.partition("documents has ")[2] for beware in found.beware] == told
+
+
+@pytest.mark.parametrize(
     ("given", "metrics"),
     [
         ({"max_new_tokens": 50}, ""),

@@ -29,7 +29,9 @@ from propme.run import (
     require_together,
     resolve,
 )
+from propme.runner.settings import declared
 from propme.runner.stages import content_of, known_hashes
+from propme.tables import TABLES
 
 #: Packages of each backend, with the extra that brings them.
 _PACKAGES = {
@@ -66,7 +68,7 @@ class Need:
 
 def needs_of(stages: Iterable[str], effective: Mapping[str, Any]) -> list[Need]:
     """What stages need of files, packages and the machine, with what is missing."""
-    prompts, generation, tracing, _ = STAGES
+    prompts, generation, tracing, analysis = STAGES
     found: list[Need] = [*_folders(effective)]
     if prompts in stages:
         found += [*_corpora(effective), *_requests(effective), *_strata(effective)]
@@ -74,6 +76,8 @@ def needs_of(stages: Iterable[str], effective: Mapping[str, Any]) -> list[Need]:
         found += [*_model(effective), *_lengths(effective)]
     if prompts in stages or tracing in stages:
         found += _index(effective)
+    if analysis in stages:
+        found += _groups(effective)
     return found
 
 
@@ -165,6 +169,23 @@ def _strata(effective: Mapping[str, Any]) -> Iterator[Need]:
             missing=f"strata: prefixes are drawn by the metadata key {key!r} (stratify_by), and"
             f" none of the first {n_documents:,} documents has it; keys there: {told}. Name one of"
             " them, or leave strata empty (strata: []) to draw from all documents alike"
+        )
+
+
+def _groups(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """Keys asked for by name, beyond those that are looked for in any corpus, that none has."""
+    corpus = resolve(effective["corpus"])
+    usual = [*declared()["breakdown_by"].default, *TABLES["prompts"].columns]
+    asked = [key for key in effective["breakdown_by"] if key not in usual]
+    elsewhere = effective["prefix_texts"] or effective["prompt_file"]  # have keys of their own
+    if not asked or elsewhere or effective["corpus"] in ("", DEMO) or not corpus.exists():
+        return
+    n_documents, keys = _metadata_keys(corpus, effective)
+    if n_documents and (lacking := [key for key in asked if not keys[key]]):
+        told = ", ".join(sorted(keys)) or "none"
+        yield Need(
+            beware=f"breakdown_by: none of the first {n_documents:,} documents has"
+            f" {', '.join(map(repr, lacking))}; keys there: {told}"
         )
 
 
