@@ -1,5 +1,6 @@
 """What a run would do, and what is missing for it, without doing anything."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from small_project import small_parameters
 from propme import run as runs
 from propme import runner
 from propme.cli import main
-from propme.errors import RunError
+from propme.corpus import Corpus
+from propme.errors import BrokenIndexError, RunError
+from propme.index import Tokenizer, build_index
 from propme.runner.foreseen import foresee
 from propme.runner.running import Which
 
@@ -63,6 +66,8 @@ def test_all_stages_of_a_new_run_and_nothing_is_written(own, tmp_path):
         ({"backend": "transformers"}, "model: the folder or name of the model"),
         ({"tokenizer": ""}, "tokenizer: the index's must be named, where no model is"),
         ({"backend": "openai"}, "the address of the model's server"),
+        ({"recorded_columns": ["text=output"]}, "recorded: "),
+        ({"recorded_columns": ["texts=output"]}, "recorded: recorded_columns: 'texts=output'"),
     ],
 )
 def test_what_is_missing_is_told(own, given, missing, monkeypatch):
@@ -84,12 +89,112 @@ def test_a_file_of_prompts_is_looked_into(own, tmp_path):
     assert "prompt_field for a file of prompts" in told
 
 
+@pytest.mark.parametrize("name", ["output", "cache"])
+@pytest.mark.parametrize("below", ["", "/deep/in/it"])
+def test_a_folder_that_cannot_be_made_is_told(own, tmp_path, name, below):
+    (tmp_path / "taken").write_text("")
+    (told,) = foreseen(**own | {name: f"{tmp_path}/taken{below}"}).missing
+    assert "taken" in told
+    assert "is a file" in told or "a file;" in told
+
+
+@pytest.mark.parametrize("first", ["2_generation", "3_tracing", "4_analysis"])
+def test_stages_that_would_be_taken_as_they_are_must_be_there(own, tmp_path, first):
+    (told,) = foreseen(Which(first=first), **own).missing
+    assert told == f"{tmp_path / 'out'}: there is no run here (no run.json)"
+    runs.RunFolder(tmp_path / "out").update_record(
+        parameters=runner.effective_parameters([], own, None),
+        stages={"1_prompts": {"state": "failed"}},
+    )
+    (told,) = foreseen(Which(first=first), **own).missing
+    assert "1_prompts is not done here" in told
+
+
+def test_a_share_needs_the_completions_of_its_run(own, tmp_path, capsys):
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump(own))
+    assert main(["run", str(file), "--shard", "1/2", "--dry-run"]) == 1
+    assert "MISSING" in capsys.readouterr().out
+    assert main(["run", str(file), "--shard", "1/2", "--dry-run", "--grid", "seed=0,1"]) == 1
+    assert "--shard is for one run, and these are 2" in capsys.readouterr().err
+
+
+def test_an_index_that_is_named_must_be_one_and_of_this_corpus(own, tmp_path):
+    folder = tmp_path / "index"
+    folder.mkdir()
+    (told,) = foreseen(**own | {"index": str(folder)}).missing
+    assert f"index: {folder}: no manifest.json here" in told
+    assert "propme index build" in told
+    with pytest.raises(BrokenIndexError, match=r"this is no index.*propme index build"):
+        runs.index_hash(folder)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "Another sea."}\n{"text": "And a third."}\n')
+    for corpus in (own["corpus"], str(other)):
+        name = f"index-of-{Path(corpus).stem}"
+        build_index(Corpus([corpus]), Tokenizer.load("bytes"), tmp_path / name)
+    theirs = foreseen(**own | {"index": str(tmp_path / "index-of-other"), "n_prefix": 1})
+    assert ["built from another corpus" in told for told in theirs.missing] == [True]
+    mine = own | {"index": str(tmp_path / "index-of-corpus")}
+    assert foreseen(**mine | {"n_prefix": 1}).missing == []
+    assert foreseen(**mine | {"n_prefix": 2}).missing == [
+        "n_prefix: 2 documents are wanted, and the index has 1"
+    ]
+    assert foreseen(**mine | {"n_prefix": 2, "prefix_texts": own["corpus"]}).missing == []
+
+
+def model_folder(folder, **config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model-00001-of-00002.safetensors").write_text("")
+    return {"backend": "transformers", "model": str(folder), "prefix_tokens": 50}
+
+
+def test_a_model_without_weights_is_told(own, tmp_path):
+    given = model_folder(tmp_path / "model")
+    assert foreseen(**own | given).missing == []
+    (tmp_path / "model" / "model-00001-of-00002.safetensors").unlink()
+    (told,) = foreseen(**own | given).missing
+    assert "holds no weights" in told
+    assert foreseen(**own | given | {"backend": "recorded"}).missing == []
+
+
+@pytest.mark.parametrize(
+    ("config", "missing", "beware"),
+    [
+        ({"max_position_embeddings": 50}, 1, 0),  # a prompt has one token at least: 1 + 50
+        ({"n_positions": 51}, 0, 1),  # and a prefix 50: 50 + 50
+        ({"max_position_embeddings": 99}, 0, 1),
+        ({"max_position_embeddings": 100}, 0, 0),
+        ({"max_position_embeddings": None}, 0, 0),
+    ],
+)
+def test_a_context_that_is_too_short_is_told(own, tmp_path, config, missing, beware):
+    found = foreseen(**own | model_folder(tmp_path / "model", **config))
+    for told, times in ((found.missing, missing), (found.beware, beware)):
+        assert ["context" in each for each in told] == [True] * times
+
+
 def test_strata_are_drawn_where_documents_have_them(own):
     with open(own["corpus"], "a") as file:
         file.write('{"text": "And the sea was deep.", "copies": 4}\n')
     assert foreseen(**own | {"strata": [4]}).missing == []
     (told,) = foreseen(**own | {"strata": [4], "stratify_by": "source"}).missing
     assert "none of the first 2 documents has it; keys there: copies." in told
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (["source", "licence", "language", "category"], []),  # the default, of which it has none
+        (["year"], []),
+        (["year", "yaer", "setting"], ["'yaer'; keys there: year"]),  # setting is of the prompts
+    ],
+)
+def test_keys_that_no_document_has_are_told_and_hinder_nothing(own, keys, told):
+    Path(own["corpus"]).write_text('{"text": "It was the sea.", "year": 1859}\n')
+    found = foreseen(**own | {"breakdown_by": keys})
+    assert found.missing == []
+    assert [beware.partition("documents has ")[2] for beware in found.beware] == told
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_rerun_does_nothing_while_nothing_has_changed(notebooks, asked):
         ({"temperature": 0.5}, ALL[1:]),
         ({"n_prompts": 7}, ALL),
         ({"seed": 7}, ALL),
-        ({"workers": 2, "concurrency": 3, "patience": 1, "cache": "elsewhere"}, []),
+        ({"workers": 2, "concurrency": 3, "patience": 1}, []),
         ({"time_limit": 3}, []),
     ],
 )
@@ -79,6 +79,13 @@ def test_a_parameter_has_its_stage_run_again_and_all_after_it(notebooks, asked, 
     notebooks.new()
     runner.run([], asked | changed)
     assert notebooks.new() == again
+
+
+def test_another_cache_makes_no_stage_stale(notebooks, asked, tmp_path):
+    runner.run([], asked)
+    notebooks.new()
+    runner.run([], asked | {"cache": str(tmp_path / "elsewhere")})
+    assert notebooks.new() == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -62,8 +63,60 @@ def test_the_parameters_of_each_run_are_written_out(planned, tmp_path):
     write_scripts(planned, tmp_path / "scripts", SlurmSettings())
     files = sorted((tmp_path / "scripts" / "runs").iterdir())
     assert [planned_runs([f])[0].effective for f in files] == [run.effective for run in planned]
-    write_scripts(planned[:1], tmp_path / "scripts", SlurmSettings())
-    assert len(list((tmp_path / "scripts" / "runs").iterdir())) == 1
+
+
+def contents(folder):
+    return {p: (p.read_bytes(), p.stat().st_mode) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("runs", "settings", "named"),
+    [
+        (slice(1), SlurmSettings(), "generate.sbatch"),  # fewer tasks: arrays of 1-1, not 1-4
+        (slice(None, None, -1), SlurmSettings(), "runs/0001.yaml"),  # the same in another order
+        (slice(None), SlurmSettings(shards=9), "trace.sbatch"),
+    ],
+)
+def test_scripts_of_another_batch_stay_as_its_queued_tasks_read_them(
+    planned, tmp_path, runs, settings, named
+):
+    folder = tmp_path / "scripts"
+    write_scripts(planned, folder, SlurmSettings())
+    before = contents(folder)
+    with pytest.raises(InputError, match=rf"another batch \({named}\).*--scripts"):
+        write_scripts(planned[runs], folder, settings)
+    assert contents(folder) == before
+    write_scripts(planned[runs], tmp_path / "others", settings)
+
+
+def test_the_very_same_scripts_are_written_again(planned, tmp_path):
+    folder = tmp_path / "scripts"
+    write_scripts(planned, folder, SlurmSettings())
+    before = contents(folder)
+    (folder / "logs" / "propme-prompts-1-1.txt").write_text("done")
+    (folder / "submit.sh").unlink()  # as after a kill
+    write_scripts(planned, folder, SlurmSettings())
+    assert {path: found for path, found in contents(folder).items() if path in before} == before
+
+
+def test_runs_beyond_those_of_a_batch_are_another_batch_too(planned, tmp_path):
+    """Left over where its scripts were removed and the parameters were not."""
+    folder = tmp_path / "scripts"
+    (folder / "runs").mkdir(parents=True)
+    (folder / "runs" / "0009.yaml").write_text("seed: 1\n")
+    with pytest.raises(InputError, match="0009"):
+        write_scripts(planned, folder, SlurmSettings())
+
+
+@pytest.mark.parametrize(("shards", "told"), [(500, False), (501, True)])
+def test_an_array_beyond_the_default_of_slurm_is_told(tmp_path, capsys, shards, told):
+    """``MaxArraySize`` is 1001, and an index must be below it: two runs have 1000 or 1002 tasks."""
+    file = tmp_path / "p.yaml"
+    file.write_text("output: outputs/x\n")
+    options = ["--scripts", str(tmp_path / "scripts"), "--shards", str(shards)]
+    assert main(["slurm", str(file), "--grid", "seed=0,1", *options]) == 0
+    printed = capsys.readouterr().out
+    assert ("Beware: the array of traces has 1,002 tasks" in printed) == told
 
 
 def test_only_what_is_asked_for_is_asked_of_slurm(planned, tmp_path):
@@ -94,7 +147,10 @@ def test_submitting_chains_the_arrays(planned, tmp_path):
     scripts = tmp_path / "scripts"
     assert log == [
         f"--parsable --account=me {scripts}/prompts.sbatch",
-        f"--parsable --dependency=aftercorr:1 --account=me {scripts}/generate.sbatch",
+        # aftercorr alone leaves a task pending for ever if the one before it fails, and trace waits
+        # for it.
+        "--parsable --dependency=aftercorr:1 --kill-on-invalid-dep=yes --account=me"
+        f" {scripts}/generate.sbatch",
         f"--parsable --dependency=afterany:2 --account=me {scripts}/trace.sbatch",
         f"--parsable --dependency=afterany:3 --account=me {scripts}/merge.sbatch",
     ]
@@ -128,6 +184,7 @@ def test_paths_are_absolute_and_reach_bash_and_sbatch_as_they_are(
     (option,) = shlex.split(line.removeprefix("#SBATCH "), comments=True)
     assert option == f"--output={folder}/logs/".replace("%", "%%") + "%x-%A-%a.txt"
     file = tmp_path / "p.yaml"
+    shutil.rmtree(folder)
     assert main(["slurm", str(file), "--scripts", str(folder)]) == 0
     hint = capsys.readouterr().out.splitlines()[-1]
     assert shlex.split(hint) == ["bash", str(submit)]
@@ -160,6 +217,12 @@ def test_a_name_that_sbatch_cannot_be_told_is_refused(planned, tmp_path, name):
 def test_options_of_sbatch_stand_on_one_line():
     with pytest.raises(ParameterError, match="--cpu: options of sbatch stand on one line"):
         SlurmSettings(cpu="-c 4\nrm -r x")
+
+
+@pytest.mark.parametrize("options", ["a100", "gpus=1"])
+def test_what_sbatch_would_not_take_for_an_option_is_refused(options):
+    with pytest.raises(ParameterError, match=r"--gpu: .* is no option of sbatch"):
+        SlurmSettings(gpu=options)
 
 
 def test_a_name_adds_nothing_to_the_parameters(planned, tmp_path):

@@ -2,15 +2,19 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
+from helpers import generation
 from small_project import InsteadOfNotebooks
 
-from propme import analysis, report, runner
+from propme import analysis, report, runner, tables
 from propme.cli import main
+from propme.corpus import Corpus
 from propme.errors import MetricError, RunError
-from propme.files import sha256_of
-from propme.run import RunFolder
+from propme.files import content_hash, sha256_of
+from propme.index import Tokenizer, build_index
+from propme.run import RunFolder, index_hash
 from propme.runner import running
 from propme.runner.verifying import verify
 
@@ -28,12 +32,19 @@ def finished(tmp_path_factory):
     corpus = folder / "corpus.jsonl"
     corpus.write_text('{"text": "a"}\n')
     asked = {"corpus": str(corpus), "heldout": "", "human": "", "cache": str(folder / "cache")}
+    index = build_index(Corpus([corpus]), Tokenizer.load("bytes"), folder / "index")
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    asked |= {"model": str(model)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "execute", InsteadOfNotebooks())
         patch.setattr(running, "needs_of", lambda *_: [])
         patch.setattr(report, "write_report", write_pages)
         run = runner.run([], asked | {"output": str(folder / "out")})
-    run.update_record(inputs={"corpus": {"path": str(corpus), "sha256": sha256_of(corpus)}})
+    hashes = {corpus: sha256_of(corpus), model: content_hash(model), index: index_hash(index)}
+    inputs = {path.stem: {"path": str(path), "sha256": sha256} for path, sha256 in hashes.items()}
+    run.update_record(inputs=inputs | {"tokenizer": {"path": "bytes", "sha256": "0"}})
     return run
 
 
@@ -76,6 +87,7 @@ def test_a_run_as_it_was_written_differs_in_nothing(copy):
         "report index.html: the same",
         "report tables/metrics.csv: the same",
         "corpus: the same",
+        "files of the index: whole and right",
     ):
         assert expected in told
 
@@ -144,10 +156,71 @@ def of_tracing(record):
             "1_prompts was made from another corpus than the run's",
         ),
         (lambda r: r.update(seeds={"seed": 8}), "the seed is 8, and the run's is 0"),
+        (lambda r: r.update(schema=3), "its schema is 3, and this project knows up to 2"),
+        (lambda r: r.pop("schema"), "its schema is None, and this project knows up to 2"),
+        (lambda r: r["inputs"].pop("index"), "no input index is recorded"),
+        (lambda r: r["inputs"].pop("model"), "no input model is recorded"),
+        (
+            lambda r: r["inputs"]["index"].update(sha256=""),
+            "input index is recorded without its hash",
+        ),
+        (lambda r: r["packages"].update(numpy="1.0"), "packages 1.0"),
+        (lambda r: r["versions"].pop("numpy"), "versions has numpy none"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_told(copy, change, told):
-    assert problems(changed(copy, change)) == {"run.json": told}
+    found = problems(changed(copy, change))
+    assert list(found) == ["run.json"]
+    assert told in found["run.json"]
+
+
+def test_inputs_are_not_left_out_of_a_record(copy):
+    told = [f.problem for f in verify(changed(copy, lambda r: r.pop("inputs"))) if f.problem]
+    for name in ("corpus", "model", "index", "tokenizer"):
+        assert f"no input {name} is recorded" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda r: r["stages"]["1_prompts"].update(executed=""), "notebook 1_prompts"),
+        (
+            lambda r: r["stages"]["1_prompts"].update(figures=["1_prompts.png"]),
+            "figure 1_prompts.png",
+        ),
+        (
+            lambda r: r["stages"]["1_prompts"]["figures"].update({"1_prompts.png": ""}),
+            "figure 1_prompts.png",
+        ),
+        (lambda r: r["report"].pop("files"), "report"),
+        (lambda r: r["report"]["files"].update({"index.html": ""}), "report index.html"),
+        (lambda r: r["stages"]["4_analysis"]["tables"].update(metrics=""), "table metrics"),
+    ],
+)
+def test_a_hash_that_a_record_of_today_lacks_is_a_difference(copy, change, what):
+    assert "recorded" in problems(changed(copy, change))[what]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("temperature", 1.0, ""),
+        ("temperature", 0.7, "sampled with temperature 0.7, recorded is 1.0"),
+        ("max_new_tokens", 7, "sampled with max_new_tokens 7, recorded is 100"),
+        ("decoding", "greedy", "greedy with temperature 1.0, recorded is 0.0"),
+        ("model", "other", "made by model 'other', recorded is 'model'"),
+        ("revision", "0", "made by revision '0', recorded is "),
+        ("backend", "openai", "made by backend 'openai', recorded is 'transformers'"),
+    ],
+)
+def test_completions_of_another_model_or_decoding_are_told(copy, column, value, told):
+    made = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_new_tokens": 100}
+    by = {"backend": "transformers", "model": "model", "revision": copy.input_hash("model")}
+    row = replace(generation("a"), decoding="sampled", **made, **by)
+    copy.write("generations", tables.to_frame("generations", [replace(row, **{column: value})]))
+    (found,) = [f.problem for f in verify(copy) if f.what == "generations"]
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
 
 
 def test_a_table_that_is_taken_out_of_run_and_record_is_missed(copy):
@@ -164,14 +237,53 @@ def test_an_input_is_hashed_anew_whatever_is_known_of_it(finished, copy, tmp_pat
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"text": "b"}\n')
     sha256 = finished.record["inputs"]["corpus"]["sha256"]
-    changed(copy, lambda r: r.update(inputs={"corpus": {"path": str(corpus), "sha256": sha256}}))
+    changed(copy, lambda r: r["inputs"].update(corpus={"path": str(corpus), "sha256": sha256}))
     assert problems(copy) == {"corpus": "not the one that was used"}
     corpus.unlink()
     assert "corpus: not here, so not compared" in [finding.told() for finding in verify(copy)]
 
 
+@pytest.fixture
+def with_own_index(finished, copy, tmp_path):
+    """The run with an index that can be damaged, and that index."""
+    before = finished.record["inputs"]["index"]
+    index = shutil.copytree(before["path"], tmp_path / "index")
+    changed(copy, lambda r: r["inputs"].update(index=before | {"path": str(index)}))
+    return copy, index
+
+
+def test_an_index_is_verified_beyond_its_manifest(with_own_index, capsys):
+    """Two entries of the suffix array changed places: no size and no manifest tells."""
+    run, index = with_own_index
+    assert problems(run) == {}
+    assert f"Verifying every file of the index {index}" in capsys.readouterr().out
+    table = index / "shards" / "table.0"
+    content = table.read_bytes()  # of "a" and a separator: two entries of a byte
+    table.write_bytes(content[::-1])
+    found = problems(run)
+    assert list(found) == ["files of the index"]
+    assert "table.0: its SHA-256 is not that in the manifest" in found["files of the index"]
+
+
+def test_a_folder_that_is_no_index_any_more_is_told(with_own_index):
+    run, index = with_own_index
+    (index / "manifest.json").unlink()
+    found = problems(run)
+    assert sorted(found) == ["files of the index", "inputs"]
+    assert "this is no index" in found["inputs"]
+
+
+def test_an_index_that_is_not_here_is_not_verified(with_own_index):
+    run, index = with_own_index
+    shutil.rmtree(index)
+    told = [finding.told() for finding in verify(run)]
+    assert "index: not here, so not compared" in told
+    assert not any(each.startswith("files of the index") for each in told)
+
+
 def test_a_record_of_before_figures_were_hashed_says_so(copy):
     def older(record):
+        record["schema"] = 1
         record["stages"]["1_prompts"]["figures"] = ["1_prompts.png"]
         del record["report"]["files"]
         record["schema"] = 1

@@ -65,7 +65,12 @@ def add(commands: Any) -> None:
         " merging. Options of sbatch, as an account, are given when they are submitted.",
     )
     _add_what_to_run(slurm)
-    slurm.add_argument("--scripts", metavar="DIR", default="outputs/slurm", help="for the scripts")
+    slurm.add_argument(
+        "--scripts",
+        metavar="DIR",
+        default="outputs/slurm",
+        help="for the scripts; refused if it holds those of other runs",
+    )
     slurm.add_argument("--shards", type=positive, default=8, metavar="N", help="of a run's tracing")
     slurm.add_argument(
         "--gpu",
@@ -128,6 +133,8 @@ def _which(options: argparse.Namespace) -> Which:
     from propme.run import STAGES
     from propme.runner import Which, stage_named
 
+    if options.shard:  # a share of this stage alone
+        return Which(options.force, STAGES[2], STAGES[2])
     first, last = options.first or STAGES[0], options.last or STAGES[-1]
     return Which(options.force, stage_named(first), stage_named(last))
 
@@ -137,10 +144,12 @@ def _run(options: argparse.Namespace) -> int:
     from propme.runner import run_with
 
     runs, which = planned(options), _which(options)
+    if options.shard and len(runs) != 1:
+        raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
     if options.dry_run:
         return _foresee(runs, which)
     if options.shard:
-        return _trace_shard(runs, options.shard)
+        return _trace_shard(runs[0], options.shard)
     if len(runs) > 1:
         return _run_several(runs, which, options.jobs)
     folder = run_with(runs[0].effective, which)
@@ -183,12 +192,10 @@ def _foresee(runs: Sequence[PlannedRun], which: Which) -> int:
     return 1 if any(each.missing for each in foreseen) else 0
 
 
-def _trace_shard(runs: Sequence[PlannedRun], share: tuple[int, int]) -> int:
+def _trace_shard(run: PlannedRun, share: tuple[int, int]) -> int:
     from propme.runner.shards import trace_shard
 
-    if len(runs) != 1:
-        raise ParameterError(f"--shard is for one run, and these are {len(runs)}")
-    trace_shard(runs[0].effective, share)
+    trace_shard(run.effective, share)
     print(f"Shard {share[0]} of {share[1]} is traced")
     return 0
 
@@ -241,11 +248,13 @@ def _told(findings: Sequence[Finding]) -> int:
 
 def _slurm(options: argparse.Namespace) -> int:
     from propme.run import resolve
-    from propme.runner.slurm import SlurmSettings, write_scripts
+    from propme.runner.slurm import SlurmSettings, beware_of_size, write_scripts
 
     settings = SlurmSettings(options.shards, options.gpu, options.cpu, options.at_most)
     runs = planned(options)
     scripts = write_scripts(runs, resolve(options.scripts), settings)
+    if told := beware_of_size(len(runs), settings):
+        print(f"Beware: {told}")
     print(f"{len(runs)} runs; submit them from the project's folder with")
     print(f"  bash {shlex.quote(str(scripts[-1]))}")
     return 0

@@ -38,7 +38,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise BrokenIndexError(f"{folder}: there is no such folder; name that of an index")
     if not path.is_file():
         raise BrokenIndexError(
-            f"{folder}: no {layout.MANIFEST} here, so this is no finished index; build it"
+            f"{folder}: no {layout.MANIFEST} here, so this is no finished index; build it with"
+            " 'propme index build'"
         )
     manifest = _parsed(path)
     for name, expected in manifest["files"].items():

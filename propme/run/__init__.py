@@ -6,7 +6,14 @@ what was run with what (docs/run-json.md).
 """
 
 from propme.run.folder import OF_A_RUN, RunFolder, open_run
-from propme.run.inputs import DEMO, index_folder, index_hash, prepare_inputs, require_together
+from propme.run.inputs import (
+    DEMO,
+    index_folder,
+    index_hash,
+    prepare_inputs,
+    require_same_corpus,
+    require_together,
+)
 from propme.run.paths import STAGES, existing, notebook_path, portable, project_root, resolve
 
 __all__ = [
@@ -22,6 +29,7 @@ __all__ = [
     "portable",
     "prepare_inputs",
     "project_root",
+    "require_same_corpus",
     "require_together",
     "resolve",
 ]

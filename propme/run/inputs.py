@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from propme.corpus import Corpus
-from propme.errors import InputError, ParameterError
+from propme.errors import BrokenIndexError, InputError, ParameterError
 from propme.files import alone, content_hash, sha256_of
 from propme.known_hashes import KnownHashes
 from propme.run.folder import RunFolder
@@ -80,7 +80,7 @@ def prepare_inputs(
         return pd.DataFrame.from_dict(inputs, orient="index")[["path", "sha256"]]
     if index:
         folder = resolve(index)
-        _require_same_corpus(folder, paths["corpus"], hashes["corpus"])
+        require_same_corpus(folder, paths["corpus"], hashes["corpus"])
     else:
         source = existing(tokenizer or paths["model"])
         fields = (text_field, id_field)
@@ -97,8 +97,16 @@ def prepare_inputs(
     return pd.DataFrame.from_dict(inputs, orient="index")
 
 
-def _require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
-    """Refuse a ready index that says it was built from another corpus."""
+def require_same_corpus(index: Path, corpus: str, corpus_hash: str) -> None:
+    """Refuse a ready index that says it was built from another corpus.
+
+    Raises
+    ------
+    InputError
+        It says so; where it does not tell, or the corpus is a folder, nothing is known.
+    BrokenIndexError
+        It is no index.
+    """
     from propme.index import read_manifest
 
     built_from = [file.get("sha256") for file in read_manifest(index).get("corpus", [])]
@@ -140,8 +148,20 @@ def _input_paths(given: Mapping[str, str], cache: Path) -> dict[str, str]:
 
 
 def index_hash(folder: Path) -> str:
-    """What an index is known by: the hash of its manifest, which holds those of its files."""
-    return sha256_of(folder / "manifest.json")
+    """What an index is known by: the hash of its manifest, which holds those of its files.
+
+    Raises
+    ------
+    BrokenIndexError
+        There is none.
+    """
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        raise BrokenIndexError(
+            f"{folder}: this is no index, for it has no {manifest.name}; build one with 'propme"
+            " index build --input CORPUS --tokenizer MODEL --output FOLDER'"
+        )
+    return sha256_of(manifest)
 
 
 def index_folder(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from propme.errors import PropMeError
-from propme.run import open_run
+from propme.run import STAGES, open_run
 from propme.runner.needs import Need, needs_of
-from propme.runner.running import Which, reasons, require_same_subject
+from propme.runner.running import Which, reasons, require_done, require_same_subject
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ def foresee(effective: Mapping[str, Any], which: Which) -> Foreseen:
     try:
         run = open_run(effective["output"])
         require_same_subject(run, effective, which)
+        if which.first != STAGES[0]:
+            require_done(run, STAGES[: STAGES.index(which.first)])
     except PropMeError as error:
         return Foreseen({}, [], [str(error)], [])
     stages = reasons(which, effective, run)

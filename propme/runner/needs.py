@@ -6,6 +6,7 @@ at once.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,8 +20,18 @@ from typing import Any
 from propme.errors import PropMeError
 from propme.index import is_remote
 from propme.prompts import TARGET_TOKENS
-from propme.run import DEMO, STAGES, existing, index_folder, require_together, resolve
+from propme.run import (
+    DEMO,
+    STAGES,
+    existing,
+    index_folder,
+    require_same_corpus,
+    require_together,
+    resolve,
+)
+from propme.runner.settings import declared
 from propme.runner.stages import content_of, known_hashes
+from propme.tables import TABLES
 
 #: Packages of each backend, with the extra that brings them.
 _PACKAGES = {
@@ -28,6 +39,9 @@ _PACKAGES = {
     "openai": (("openai",), "openai"),
     "recorded": ((), ""),
 }
+
+#: Files of which a model's folder holds one at least.
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model*.bin")
 
 #: Text of each of the first files of a corpus in which a metadata key is looked for, bytes.
 _LOOKED_AT, _FILES = 1_000_000, 20
@@ -54,15 +68,28 @@ class Need:
 
 def needs_of(stages: Iterable[str], effective: Mapping[str, Any]) -> list[Need]:
     """What stages need of files, packages and the machine, with what is missing."""
-    prompts, generation, tracing, _ = STAGES
-    found: list[Need] = []
+    prompts, generation, tracing, analysis = STAGES
+    found: list[Need] = [*_folders(effective)]
     if prompts in stages:
         found += [*_corpora(effective), *_requests(effective), *_strata(effective)]
     if generation in stages:
         found += [*_model(effective), *_lengths(effective)]
     if prompts in stages or tracing in stages:
         found += _index(effective)
+    if analysis in stages:
+        found += _groups(effective)
     return found
+
+
+def _folders(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """Whether what a run writes into can be made."""
+    for name in ("output", "cache"):
+        path = resolve(effective[name])
+        there = next(p for p in (path, *path.parents) if p.exists())
+        if not there.is_dir():
+            yield Need(missing=f"{name}: {there} is a file; name a folder")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            yield Need(missing=f"{name}: {there} cannot be written to; name another folder")
 
 
 def _corpora(effective: Mapping[str, Any]) -> Iterator[Need]:
@@ -145,6 +172,23 @@ def _strata(effective: Mapping[str, Any]) -> Iterator[Need]:
         )
 
 
+def _groups(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """Keys asked for by name, beyond those that are looked for in any corpus, that none has."""
+    corpus = resolve(effective["corpus"])
+    usual = [*declared()["breakdown_by"].default, *TABLES["prompts"].columns]
+    asked = [key for key in effective["breakdown_by"] if key not in usual]
+    elsewhere = effective["prefix_texts"] or effective["prompt_file"]  # have keys of their own
+    if not asked or elsewhere or effective["corpus"] in ("", DEMO) or not corpus.exists():
+        return
+    n_documents, keys = _metadata_keys(corpus, effective)
+    if n_documents and (lacking := [key for key in asked if not keys[key]]):
+        told = ", ".join(sorted(keys)) or "none"
+        yield Need(
+            beware=f"breakdown_by: none of the first {n_documents:,} documents has"
+            f" {', '.join(map(repr, lacking))}; keys there: {told}"
+        )
+
+
 def _metadata_keys(corpus: Path, effective: Mapping[str, Any]) -> tuple[int, Counter[str]]:
     """How many documents were looked at, and how many of them have each metadata key."""
     from propme.corpus import find_files, sample_file
@@ -176,14 +220,64 @@ def _model(effective: Mapping[str, Any]) -> Iterator[Need]:
     if backend == "recorded" and not effective["recorded"]:
         yield Need(missing="recorded: the file of completions")
     elif backend == "recorded":
-        yield from _file("recorded", effective["recorded"])
+        yield from _recorded(effective)
     model = effective["model"]
     if model and model != DEMO:
         yield _where(model)
+        if backend == "transformers":
+            yield Need(missing=_no_weights(model))
+            yield from _context(effective)
     if backend == "transformers" and not model:
         yield Need(missing="model: the folder or name of the model that completes the prompts")
     elif backend == "transformers" and not lacking:
         yield _device(effective["device"])
+
+
+def _recorded(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """The file of completions, read as generation reads it."""
+    from propme.generation import RecordedGenerator
+
+    yield from _file("recorded", effective["recorded"])
+    path = resolve(effective["recorded"])
+    if path.exists():
+        try:
+            RecordedGenerator(str(path), effective["recorded_columns"])
+        except PropMeError as error:
+            yield Need(missing=f"recorded: {error}; see recorded_columns")
+
+
+def _no_weights(model: str) -> str:
+    folder = resolve(model)
+    if not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        return ""
+    return f"model: {model} holds no weights ({', '.join(_WEIGHTS)}); save the model there again"
+
+
+def _context(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """Whether prompts and completions fit into the context that a model's folder declares."""
+    context = _declared_context(resolve(effective["model"]) / "config.json")
+    most, prefix = effective["max_new_tokens"], effective["prefix_tokens"]
+    told = f"the model's context of {context} tokens"
+    if context and most >= context:
+        yield Need(
+            missing=f"max_new_tokens is {most}: no prompt and its completion fit into {told}; lower"
+            " max_new_tokens"
+        )
+    elif context and prefix + most > context:  # not of the model's tokens, so no more than likely
+        yield Need(
+            beware=f"prefix_tokens {prefix} and max_new_tokens {most} are more than {told}:"
+            " prefixes that do not fit are refused"
+        )
+
+
+def _declared_context(config: Path) -> int:
+    """Tokens of context by a ``config.json``; 0 where it does not tell."""
+    try:
+        declared = json.loads(config.read_bytes())
+        found = declared.get("max_position_embeddings", declared.get("n_positions"))
+    except (OSError, ValueError, AttributeError):  # told when the model is loaded
+        return 0
+    return found if isinstance(found, int) else 0
 
 
 def _device(device: str) -> Need:
@@ -239,6 +333,7 @@ def _index(effective: Mapping[str, Any]) -> Iterator[Need]:
             yield Need(missing=f"index: there is no {effective['index']}")
         else:
             yield Need(f"index {effective['index']} ({_size(folder)})")
+            yield Need(missing=_unfit_index(folder, effective))
         return
     corpus = resolve(effective["corpus"])
     if effective["corpus"] == DEMO or not effective["corpus"] or not corpus.exists():
@@ -248,6 +343,24 @@ def _index(effective: Mapping[str, Any]) -> Iterator[Need]:
         yield Need(missing="tokenizer: the index's must be named, where no model is")
     else:
         yield from _own_index(effective, corpus, tokenizer)
+
+
+def _unfit_index(folder: Path, effective: Mapping[str, Any]) -> str:
+    """What is wrong with an index that is named: whole, of this corpus, with enough documents."""
+    from propme.index import read_manifest
+
+    corpus = effective["corpus"]
+    try:
+        n_documents = read_manifest(folder)["documents"]
+        if corpus and corpus != DEMO and resolve(corpus).is_file():
+            digest = content_of("corpus", corpus, known_hashes(effective))
+            require_same_corpus(folder, str(resolve(corpus)), digest)
+    except PropMeError as error:
+        return f"index: {error}"
+    wanted = effective["n_prefix"] * max(1, len(effective["strata"]))
+    if wanted > n_documents and not effective["prefix_texts"]:
+        return f"n_prefix: {wanted} documents are wanted, and the index has {n_documents}"
+    return ""
 
 
 def _own_index(effective: Mapping[str, Any], corpus: Path, tokenizer: str) -> Iterator[Need]:

@@ -11,21 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from propme import analysis, parameters
-from propme.errors import PropMeError
+from propme.errors import BrokenIndexError, PropMeError
 from propme.files import sha256_of
-from propme.run import DEMO, STAGES, RunFolder, notebook_path
+from propme.index import is_remote, verify_index
+from propme.records import decodings
+from propme.run import DEMO, STAGES, RunFolder, notebook_path, resolve
 from propme.run.folder import TABLES_OF_STAGES
 from propme.run_record import read_stored
 from propme.runner.checking import Finding, compared
+from propme.runner.provenance import chief_packages
 from propme.runner.running import SCHEMA, require_done
 from propme.runner.stages import figures_of, input_hashes, tables_before
+
+#: Schemas of before, in which figures and files of the report have no hashes.
+_OLDER = (1,)
 
 
 def verify(run: RunFolder) -> list[Finding]:
     """Compare a finished run with its own record, and its metrics with what its tables give.
 
     What is not here, as the corpus of a run that somebody sent, is told and is no difference. A
-    file that no stage has written is one.
+    file that no stage has written is one. So is what a record of the present schema lacks: only an
+    older one has no hash of figures and reports.
 
     Raises
     ------
@@ -38,16 +45,33 @@ def verify(run: RunFolder) -> list[Finding]:
     contradictions = [Finding("run.json", problem) for problem in _contradictions(record)]
     return [
         *(contradictions or [Finding("run.json", note="contradicts itself in nothing")]),
-        *(f for name in STAGES for f in _files_of_stage(run, name, stages[name])),
-        *_report(run, record),
+        *(_strict(f, record) for name in STAGES for f in _files_of_stage(run, name, stages[name])),
+        *(_strict(f, record) for f in _report(run, record)),
         *_unknown(run, record),
         *_inputs(run),
+        *_index(run),
+        _generations(run, record),
         *_recomputed(run, stages[STAGES[-1]]["made_from"]["parameters"]),
     ]
 
 
+def _strict(finding: Finding, record: Mapping[str, Any]) -> Finding:
+    """What could not be compared for want of a hash is a difference, unless the record is older."""
+    older = record.get("schema") in _OLDER
+    return finding if older or not finding.note else Finding(finding.what, finding.note)
+
+
 def _contradictions(record: Mapping[str, Any]) -> Iterator[str]:
-    """What the record says in one place and denies in another."""
+    """What the record says in one place and denies in another, or should say and does not."""
+    if record.get("schema") not in (SCHEMA, *_OLDER):
+        yield f"its schema is {record.get('schema')!r}, and this project knows up to {SCHEMA}"
+    if record.get("schema") not in _OLDER:
+        yield from _inputs_without_hash(record)
+    versions, packages = record.get("versions", {}), record.get("packages", {})
+    for name in sorted({*versions, *chief_packages(packages)}):
+        if versions.get(name) != packages.get(name):
+            told = [found.get(name, "none") for found in (versions, packages)]
+            yield f"versions has {name} {told[0]}, and packages {told[1]}"
     stages: Mapping[str, Any] = record["stages"]
     wrote = {name: (s, stages[s]["tables"][name]) for s in STAGES for name in stages[s]["tables"]}
     for stage, names in zip(STAGES, TABLES_OF_STAGES, strict=True):
@@ -69,6 +93,18 @@ def _contradictions(record: Mapping[str, Any]) -> Iterator[str]:
         if record.get("tables", {}).get(name) != digest:
             yield f"table {name} is another than {stage} wrote"
     yield from _other_inputs(record, stages[STAGES[0]]["made_from"])
+
+
+def _inputs_without_hash(record: Mapping[str, Any]) -> Iterator[str]:
+    """Inputs that the first stage records, and which are not there or have no hash."""
+    inputs, given = record.get("inputs", {}), record.get("parameters", {})
+    named = [name for name in ("corpus", "heldout", "human", "model") if given.get(name)]
+    own = [] if is_remote(given.get("index", "")) else ["tokenizer"]
+    yield from (f"no input {n} is recorded" for n in (*named, "index", *own) if n not in inputs)
+    for name, entry in inputs.items():
+        # A model may be a name on the hub, which has none.
+        if entry["path"] and not entry["sha256"] and name != "model":
+            yield f"input {name} is recorded without its hash"
 
 
 def _other_inputs(record: Mapping[str, Any], made_from: Mapping[str, Any]) -> Iterator[str]:
@@ -126,7 +162,12 @@ def _unknown(run: RunFolder, record: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _inputs(run: RunFolder) -> Iterator[Finding]:
-    for name, found in input_hashes(run, sha256_of).items():
+    try:
+        hashes = input_hashes(run, sha256_of)
+    except BrokenIndexError as error:
+        yield Finding("inputs", f"cannot be compared: {error}")
+        return
+    for name, found in hashes.items():
         if found is None:
             yield Finding(name, note="not here, so not compared")
         else:
@@ -134,11 +175,62 @@ def _inputs(run: RunFolder) -> Iterator[Finding]:
             yield Finding(name, "" if same else "not the one that was used")
 
 
+def _index(run: RunFolder) -> Iterator[Finding]:
+    """Whether the index is what its manifest says, by which alone the record knows it."""
+    path = run.record.get("inputs", {}).get("index", {"path": ""})["path"]
+    if not path or is_remote(path) or not resolve(path).is_dir():
+        return
+    print(f"Verifying every file of the index {path}; a large one takes long", flush=True)
+    try:
+        verify_index(resolve(path))
+    except BrokenIndexError as error:
+        yield Finding("files of the index", str(error))
+    else:
+        yield Finding("files of the index", note="whole and right")
+
+
+def _generations(run: RunFolder, record: Mapping[str, Any]) -> Finding:
+    """Whether completions were made by the model and the decodings that the record tells."""
+    what, made_from = "generations", record["stages"][STAGES[1]]["made_from"]
+    try:
+        given = _with_defaults(STAGES[1], made_from["parameters"])
+        rows = run.read("generations")
+        names = ("greedy", "samples", "temperature", "top_p", "max_new_tokens", "top_k")
+        asked = {d.name: d for d in decodings(*(given[name] for name in names))}
+    except PropMeError as error:
+        return Finding(what, f"cannot be compared with the record: {error}")
+    for name, made in rows.groupby("decoding"):
+        for column in names[2:]:
+            expected = getattr(asked[str(name)], column) if name in asked else "no such decoding"
+            if other := set(made[column]) - {expected}:
+                return Finding(what, f"{name} with {column} {min(other)}, recorded is {expected}")
+    by_model = rows[rows["model"] != ""]  # people's texts, and prompts that no model was given
+    for column, expected in _recorded_model(record, given["backend"]).items():
+        if expected and (other := set(by_model[column]) - {expected}):
+            return Finding(what, f"made by {column} {min(other)!r}, recorded is {expected!r}")
+    return Finding(what, note="by the model and with the decodings that are recorded")
+
+
+def _recorded_model(record: Mapping[str, Any], backend: str) -> dict[str, str]:
+    """What columns of the generations say of their model by the record; empty: it does not tell."""
+    if backend == "transformers":
+        entry = record.get("inputs", {}).get("model", {"path": "", "sha256": ""})
+        told = {"model": Path(entry["path"]).name, "revision": entry["sha256"]}
+    else:
+        told = {"model": str(record.get("generator", {}).get("model", ""))}
+    return {"backend": backend, **told}
+
+
+def _with_defaults(stage: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a stage, those that are not recorded as the notebook has them."""
+    declared = parameters.declared_in(notebook_path(stage))
+    return {n: p.default for n, p in declared.items()} | parameters.check(chosen, declared)
+
+
 def _recomputed(run: RunFolder, chosen: Mapping[str, Any]) -> Iterator[Finding]:
     """Every table of the analysis, measured again from those of the other stages."""
     try:
-        declared = parameters.declared_in(notebook_path(STAGES[-1]))
-        given = {n: p.default for n, p in declared.items()} | parameters.check(chosen, declared)
+        given = _with_defaults(STAGES[-1], chosen)
         _, made = analysis.measure(
             run.tables,
             given["propensity_metrics"],
