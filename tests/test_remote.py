@@ -306,9 +306,8 @@ def test_another_tokenizer_than_the_index_has_is_noticed(text_index, text_tokeni
         asked = RemoteSettings(str(tmp_path / "a"), **QUICK)
         index = RemoteIndex(server.address, text_tokenizer("byte-fallback"), settings=asked)
         found = index.find(bpe.encode(" age of"))
-        place = index.locate(found, 0)
         with pytest.raises(UnreadableError, match="is this the tokenizer of the index"):
-            index.document_slice(place.shard, place.document, place.offset, place.offset + 2)
+            index.locate(found, 0)
 
 
 def test_a_document_that_was_not_found_is_not_shown(text_index, bpe, tmp_path):

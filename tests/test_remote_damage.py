@@ -8,6 +8,7 @@ import json
 import random
 import sqlite3
 import zlib
+from contextlib import contextmanager
 
 import pandas as pd
 import pytest
@@ -222,21 +223,75 @@ def test_of_two_answers_that_contradict_each_other_neither_is_kept(
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
 
 
-def test_an_odd_answer_is_believed_if_it_is_given_twice(served, bpe, made, tmp_path):
-    """A document whose text is another one: reported as not traced, and asked no third time."""
+@contextmanager
+def shown_otherwise(server, other):
+    """Answers about documents by rank are made of the right one by ``other``, each time."""
 
     def fault(question, number):
         if question["query_type"] != "get_doc_by_rank":
             return None
-        return Reply(200, served.reply(question).content | {"spans": [["another text", None]]})
+        return other(question, server.reply(question).content)
 
-    served.fault = fault
+    server.fault = fault
     try:
+        yield
+    finally:
+        server.fault = lambda *_: None
+
+
+def test_an_odd_answer_that_is_given_twice_is_told_and_asked_anew_by_the_next_run(
+    served, bpe, made, sound, tmp_path
+):
+    """A document whose text is another one: reported as not traced."""
+
+    def another_text(question, answer):
+        return Reply(200, answer | {"spans": [["another text", None]]})
+
+    with shown_otherwise(served, another_text):
         found = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
         assert "is this the tokenizer of the index?" in found["error"][0]
         asked = len(served.asked)
         again = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
-    finally:
-        served.fault = lambda *_: None
     assert again["error"][0] == found["error"][0]
-    assert len(served.asked) == asked
+    assert len(served.asked) > asked
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_documents_that_lack_what_was_sought_make_no_exact_number(
+    served, bpe, made, sound, tmp_path
+):
+    """The document of the next rank, again and again, for some ranks."""
+
+    def neighbour(question, answer):
+        if question["rank"] % 3:
+            return None
+        return Reply(200, served.reply(question | {"rank": question["rank"] + 1}).content)
+
+    with shown_otherwise(served, neighbour):
+        found = traced(served, bpe, tmp_path / "a", made)
+    assert (found["traces"]["error"] != "").any()
+    key = ["generation_id", "start", "stop"]
+    both = found["spans"].merge(sound[0]["spans"], on=key, suffixes=("", "_true"))
+    exact = both[both["documents_exact"]]
+    assert (exact["n_documents"] == exact["n_documents_true"]).all()
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_numbers_that_rest_on_an_odd_text_are_no_exact_ones(served, bpe, made, sound, tmp_path):
+    """One that holds what was sought, but is more tokens than are shown, as it says."""
+
+    def longer(question, answer):
+        text = answer["spans"][0][0]
+        return Reply(200, answer | {"spans": [[text + " zebra" * 20, None]]})
+
+    kept = sound[0]["spans"].query("dropped == ''")
+    assert kept["documents_exact"].any()
+    assert sound[0]["traces"]["whole_exact"].all()
+    with shown_otherwise(served, longer):
+        found = traced(served, bpe, tmp_path / "a", made)
+    counted = found["spans"].query("dropped == '' and n_occurrences > 1")
+    assert len(counted)
+    assert not counted["documents_exact"].any()
+    whole = found["traces"].set_index("generation_id")["whole_exact"]
+    assert not whole["g0"]  # the one that stands there whole
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])

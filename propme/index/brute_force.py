@@ -38,6 +38,11 @@ class BruteForceIndex:
         )
 
     @property
+    def n_odd(self) -> int:
+        """0: files give no odd answers."""
+        return 0
+
+    @property
     def most_read(self) -> None:
         """Occurrences may all be read."""
         return None

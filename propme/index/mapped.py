@@ -116,6 +116,11 @@ class MappedIndex:
         return type(self), self._opened_with
 
     @property
+    def n_odd(self) -> int:
+        """0: files give no odd answers."""
+        return 0
+
+    @property
     def most_read(self) -> None:
         """Occurrences may all be read."""
         return None

@@ -57,6 +57,10 @@ class Index(Protocol):
         """Documents in the index; copies count separately."""
 
     @property
+    def n_odd(self) -> int:
+        """Odd answers that this thread has made use of: a count that rests on one is not exact."""
+
+    @property
     def n_tokens(self) -> int:
         """Tokens in the index, separators left out."""
 

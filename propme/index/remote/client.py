@@ -32,8 +32,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 #: it may be overloaded, or it may never answer this one.
 _TRIES_OF_REFUSED = 3
 
-#: Under which it is kept of an odd answer that the server said it twice.
-_CONFIRMED = "confirmed"
+#: Odd answers that a process has at hand, so that it does not ask each time: they are not kept.
+_ODD_AT_HAND = 500
 
 #: Seconds after which it is looked again whether another process has got an answer.
 _LOOKED_AGAIN = 0.05
@@ -81,6 +81,7 @@ class Client:
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix="asking")
         self._lock = threading.Lock()
         self._round = _Round()
+        self._odd: dict[bytes, Answer] = {}
         self.n_requests = 0
 
     def ask(self, question: Question) -> Answer:
@@ -138,13 +139,16 @@ class Client:
         return hashlib.sha256(asked.encode()).digest()
 
     def _kept(self, name: bytes, question: Question) -> Answer | None:
-        """A kept answer; one that cannot be right is dropped."""
+        """A kept answer, or an odd one of this process; what cannot be right is dropped."""
+        doubted = self._odd.get(name)
+        if doubted is not None:
+            return self._check(name, question, doubted)[0]
         kept = self._answers.get(name)
         if kept is None:
             return None
         try:
             answer, odd = self._check(name, question, kept)
-            if not odd or kept.get(_CONFIRMED) is True:
+            if not odd:
                 return answer
         except WrongAnswerError:
             pass
@@ -168,15 +172,24 @@ class Client:
             kept = self._kept(name, question)
             if kept is not None:
                 return kept
-            answer = self._patiently(name, question, round_.stopped)
-            self._answers.put(name, answer)
+            answer, odd = self._patiently(name, question, round_.stopped)
+            if odd:
+                self._have_at_hand(name, answer)
+            else:
+                self._answers.put(name, answer)
             return answer
         finally:
             self._answers.release(name)
             with self._lock:
                 round_.under_way.pop(name, None)
 
-    def _patiently(self, name: bytes, question: Question, stopped: threading.Event) -> Answer:
+    def _have_at_hand(self, name: bytes, answer: Answer) -> None:
+        with self._lock:
+            if len(self._odd) >= _ODD_AT_HAND:
+                self._odd.clear()
+            self._odd[name] = answer
+
+    def _patiently(self, name: bytes, question: Question, stopped: threading.Event) -> Checked:
         """Ask, ever more slowly, while the server may yet answer."""
         url = self._server.url
         deadline = time.monotonic() + self._settings.patience
@@ -189,11 +202,11 @@ class Client:
                 raise ServerError(self._told(last))
             try:
                 answer, odd = self._check(name, question, self._request(question))
-                if not odd:
-                    return answer
-                if answer == doubted:
-                    return answer | {_CONFIRMED: True}
-                last, wait, doubted = f"its answer is odd: {odd}", 0.0, answer
+                if not odd or answer == doubted:
+                    return answer, odd
+                # Not at once, for what was wrong with the server may last.
+                last, wait, doubted = f"its answer is odd: {odd}", _spread(pause), answer
+                pause *= 2
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
@@ -203,7 +216,7 @@ class Client:
                     last += f", and asks for {error.after:.0f} s of rest"
                     self._answers.hold(url, error.after)
                 # Not all at the same time, but never before the server wants it.
-                wait = max(error.after, min(pause, _LONGEST_WAIT) * random.uniform(0.5, 1))
+                wait = max(error.after, _spread(pause))
                 pause *= 2
 
     def _request(self, question: Question) -> dict[str, Any]:
@@ -217,6 +230,10 @@ class Client:
             f"{server.url}, index {server.index}: the server does not answer:"
             f" {server.scrubbed(what)}; all answers so far are kept, so start again later"
         )
+
+
+def _spread(pause: float) -> float:
+    return min(pause, _LONGEST_WAIT) * random.uniform(0.5, 1)
 
 
 def _result(answer: Answer | Future[Answer]) -> Answer:

@@ -2,8 +2,9 @@
 
 An answer is *wrong* if it cannot be right: it lacks a field, contradicts itself, the question, or
 what is known of the index. It is asked again, and never kept. It is *odd* if it may be right all
-the same, as a text that gives other tokens than the index should hold there. It is believed if the
-server says the same twice.
+the same, as a text that gives other tokens than the index should hold there. It is made use of if
+the server says the same twice, some time apart, but never kept, and no count that rests on it is
+exact.
 """
 
 from __future__ import annotations

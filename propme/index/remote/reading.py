@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -31,6 +32,10 @@ Met = tuple[int, tuple[int, ...]]
 Sought = tuple[int, int, tuple[int, ...]]
 
 
+class _Count(threading.local):
+    n_odd = 0
+
+
 class DocumentReader:
     """Documents of what was found, as far as the server shows them.
 
@@ -52,8 +57,14 @@ class DocumentReader:
         # By shard and document, the tokens of it that were located, by number in the document.
         self._met: Memory[tuple[int, int], dict[int, Met]] = Memory()
         self._at_hand: Memory[tuple[Sought, int], Shown] = Memory(_AT_HAND)
+        self._made_use_of = _Count()
         # By shard and number in the index: length and metadata, and the question that told them.
         self._told: dict[tuple[int, int], tuple[int, str, Mapping[str, Any]]] = {}
+
+    @property
+    def n_odd(self) -> int:
+        """How often this thread has made use of an odd answer."""
+        return self._made_use_of.n_odd
 
     def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
         """Several of them, in the order asked for; shape (n, 3).
@@ -88,6 +99,7 @@ class DocumentReader:
         answers = self._client.ask_all(list(questions.values()))
         for (place, question), answer in zip(questions.items(), answers, strict=True):
             found[place] = self._at_hand[place, most] = self._shown(place[0], question, answer)
+        self._made_use_of.n_odd += sum(bool(found[place].odd(place[2])) for place in places)
         return [found[place] for place in places]
 
     def shown(self, place: Sought, most: int) -> Shown:
@@ -145,6 +157,8 @@ class DocumentReader:
         shown = self.shown(place, self._usual)
         if shown.offset is None:
             shown = self.shown(place, self._limits.shown)
+        if not shown.answer["blocked"]:
+            shown.around(sought)  # or it may be another document, and be counted
         offset = shown.offset
         if offset is None:
             offset = self._offset_by_pointers(place, shown)
@@ -185,7 +199,9 @@ class DocumentReader:
         most = self._limits.shown
         fields = {"query_type": "get_doc_by_ptr", "s": shard, "ptr": pointer}
         question = self._question(fields, shard, most, ())
-        return self._shown(shard, question, self._client.ask(question))
+        shown = self._shown(shard, question, self._client.ask(question))
+        self._made_use_of.n_odd += bool(shown.odd(()))
+        return shown
 
     def any_of(self, shard: int, document: int) -> Shown:
         """What is shown of a document that was located before, somewhere in it."""

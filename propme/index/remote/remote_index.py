@@ -76,6 +76,11 @@ class RemoteIndex:
         return self._settings.most_read
 
     @property
+    def n_odd(self) -> int:
+        """Odd answers that this thread has made use of; see `propme.index.remote.questions`."""
+        return self._documents.n_odd
+
+    @property
     def n_documents(self) -> int:
         """Documents in the index; copies count separately."""
         return self._ranks.separators.count
