@@ -28,6 +28,7 @@ pytest.importorskip("infini_gram")
 from infinigram_server import Reply, infinigram_server
 
 from propme.index.remote import client as remote_client
+from propme.index.remote.documents import UnreadableError
 from propme.index.remote.ranks import Limits
 from propme.index.remote.remote_index import RemoteIndex
 
@@ -295,3 +296,44 @@ def test_numbers_that_rest_on_an_odd_text_are_no_exact_ones(served, bpe, made, s
     whole = found["traces"].set_index("generation_id")["whole_exact"]
     assert not whole["g0"]  # the one that stands there whole
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_an_error_of_an_answer_names_server_and_file_and_the_answers_are_not_kept(
+    served, bpe, made, sound, tmp_path
+):
+    """Ranks that are shifted by one: the documents there are sound, and hold something else."""
+
+    def shifted(question, number):
+        if question["query_ids"] in ([], [65_535]) or question["query_type"] != "find":
+            return None
+        answer = served.reply(question).content
+        ranges = [[max(low - 1, 0), max(high - 1, 0)] for low, high in answer["segment_by_shard"]]
+        return Reply(200, answer | {"segment_by_shard": ranges})
+
+    served.fault = shifted
+    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
+    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    try:
+        with pytest.raises(UnreadableError) as error:
+            index.locate(index.find(bpe.encode("de")), 0)
+    finally:
+        served.fault = lambda *_: None
+    assert served.address.split("#")[0] in str(error.value)
+    assert f"{tmp_path / 'a'}, which forgets them: trace again" in str(error.value)
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+    assert index.locate(index.find(bpe.encode("de")), 0).offset >= 0
+
+
+def test_a_document_that_is_not_what_was_found_stops_the_trace_and_is_forgotten(
+    served, bpe, made, sound, tmp_path
+):
+    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
+    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    found = index.find(bpe.encode("de"))
+    told = index.disown(index.locate(found, 0))
+    assert served.address.split("#")[0] in told
+    assert str(tmp_path / "a") in told
+    n_asked = index.n_requests
+    index.find(bpe.encode("de"))
+    index.locate(found, 0)
+    assert index.n_requests == n_asked + 2  # the ranks, and the document there

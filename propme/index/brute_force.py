@@ -118,6 +118,10 @@ class BruteForceIndex:
         """`document_tokens` as an array."""
         return np.array(self.document_tokens(shard, document, start, stop), np.uint32)
 
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
+        return "build it again"
+
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document."""
         return self._metadata[document]

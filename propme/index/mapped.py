@@ -230,6 +230,10 @@ class MappedIndex:
         first, end = self._shards[shard].document_bounds(document)
         return self._shards[shard].tokens[first + max(start, 0) : min(end, first + max(stop, 0))]
 
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
+        return "build it again"
+
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
         line = self._shards[shard].metadata_line(document)

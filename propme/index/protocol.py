@@ -110,6 +110,9 @@ class Index(Protocol):
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
         """`document_tokens` as an array, which takes less time."""
 
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
+
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""
 

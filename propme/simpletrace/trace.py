@@ -315,7 +315,7 @@ class _MatchDescriber:
             place = f"shard {window.position.shard}, document {window.position.document}"
             raise BrokenIndexError(
                 f"{place}: the index says that {span.text!r} stands there, but there stands"
-                f" {shown!r}; build it again"
+                f" {shown!r}; {self._index.disown(window.position)}"
             )
 
 

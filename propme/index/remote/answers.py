@@ -59,6 +59,10 @@ class Answers:
     path : Path
         Made if it is missing.
 
+    Attributes
+    ----------
+    path : Path
+
     Raises
     ------
     InputError
@@ -66,7 +70,7 @@ class Answers:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._opened = threading.local()
         self._has_dropped = False
         try:
@@ -96,13 +100,17 @@ class Answers:
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         self._execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, packed))
 
+    def forget(self, question: bytes) -> None:
+        """Keep no answer to a question."""
+        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+
     def drop(self, question: bytes) -> None:
         """Forget an answer that cannot be right, and say so the first time."""
-        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+        self.forget(question)
         if not self._has_dropped:
             self._has_dropped = True
             warnings.warn(
-                f"{self._path}: answers that are damaged or cannot be right are dropped and asked"
+                f"{self.path}: answers that are damaged or cannot be right are dropped and asked"
                 " anew",
                 DroppedAnswersWarning,
                 stacklevel=2,
@@ -177,7 +185,7 @@ class Answers:
         return opened
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=_AT_A_TIME, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_AT_A_TIME, isolation_level=None)
         try:
             # Readers and a writer do not wait for each other. What a crash of the machine loses of
             # the last second is asked again.
@@ -191,7 +199,7 @@ class Answers:
     def _unusable(self, error: Exception) -> InputError:
         return InputError(
             f"cannot be used as a file of answers ({error}); make room, name another, or remove it",
-            str(self._path),
+            str(self.path),
         )
 
 

@@ -112,6 +112,16 @@ class Client:
                 self._round = _Round()
             raise
 
+    def forget(self, questions: Sequence[Question]) -> str:
+        """Keep no answer to these questions, for an error came of them; what to do, and where."""
+        for name in (self._name(question.fields) for question in questions):
+            self._odd.pop(name, None)
+            self._answers.forget(name)
+        return (
+            f"these are answers of {self._server.url}, index {self._server.index}, or were kept in"
+            f" {self._answers.path}, which forgets them: trace again, and if it stays so, remove it"
+        )
+
     def _answer_or_future(self, question: Question) -> Answer | Future[Answer]:
         name = self._name(question.fields)
         kept = self._kept(name, question)

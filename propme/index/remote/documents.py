@@ -28,6 +28,10 @@ class UnreadableError(PropMeError):
     """A document's tokens cannot be told from what the server shows of it."""
 
 
+class BlockedError(UnreadableError):
+    """A document that the server does not show: no wrong answer, and so it is kept."""
+
+
 @dataclass(frozen=True)
 class Shown:
     """One answer about a document.
@@ -117,7 +121,7 @@ class Shown:
             The document is blocked, or does not hold ``sought`` once it is encoded again.
         """
         if self.answer["blocked"]:
-            raise UnreadableError(f"{self.where}: the server has blocked this document")
+            raise BlockedError(f"{self.where}: the server has blocked this document")
         ids, before = self._ids, self.before
         n_sought = min(len(sought), self._after)
         wanted = list(sought[:n_sought])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,13 @@ import numpy as np
 from propme.errors import BrokenIndexError
 from propme.index.protocol import Occurrences, Places
 from propme.index.remote.client import Client
-from propme.index.remote.documents import MARGIN, Shown, UnreadableError, checked_document
+from propme.index.remote.documents import (
+    MARGIN,
+    BlockedError,
+    Shown,
+    UnreadableError,
+    checked_document,
+)
 from propme.index.remote.memory import MOST_REMEMBERED, Memory
 from propme.index.remote.questions import Checked, ContradictionError, Question
 from propme.index.remote.ranks import Limits, RankRanges
@@ -73,7 +80,10 @@ class DocumentReader:
         """
         wanted = [self._rank(occurrences, number) for number in numbers]
         self.show_all(wanted, self._usual)
-        places = [(place[0], *self._place(place)) for place in wanted]
+        places = []
+        for place in wanted:
+            with self._forgotten_if_unreadable(place):
+                places.append((place[0], *self._place(place)))
         return np.array(places, np.int64).reshape(-1, 3)
 
     @property
@@ -150,6 +160,30 @@ class DocumentReader:
         told = shown.length, answer["metadata"], question.fields
         self._told.setdefault((shard, shown.document), told)
         return shown
+
+    @contextmanager
+    def _forgotten_if_unreadable(self, place: Sought) -> Iterator[None]:
+        """Of what does not fit together no answer is kept, for it is not known which is wrong."""
+        try:
+            yield
+        except BlockedError:
+            raise
+        except UnreadableError as error:
+            raise UnreadableError(f"{error} ({self._forget(place)})") from None
+
+    def _forget(self, place: Sought) -> str:
+        """Keep no answer about a place; what to do."""
+        asked = [self._by_rank(place, most) for most in (self._usual, self._limits.shown)]
+        if place[2]:
+            asked += self._ranks.questions_about(place[2])
+        for most in (self._usual, self._limits.shown):
+            self._at_hand.discard((place, most))
+        return self._client.forget(asked)
+
+    def disown(self, shard: int, document: int) -> str:
+        """Keep no answer about a document that was located before; what to do."""
+        told = [self._forget((shard, *met)) for met in self._of(shard, document).values()]
+        return told[0]
 
     def _place(self, place: Sought) -> tuple[int, int]:
         """Document, and number in it, of the token at a rank."""
@@ -233,7 +267,8 @@ class DocumentReader:
         rank, sought = known[near]
         for most in dict.fromkeys((self._usual, self._limits.shown)):
             shown = self.shown((shard, rank, sought), most)
-            tokens = shown.tokens(sought, start - near, stop - near)
+            with self._forgotten_if_unreadable((shard, rank, sought)):
+                tokens = shown.tokens(sought, start - near, stop - near)
             if tokens is not None:
                 return tokens
         raise UnreadableError(

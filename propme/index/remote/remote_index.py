@@ -173,6 +173,10 @@ class RemoteIndex:
         """`document_tokens` as an array."""
         return np.array(self._documents.tokens(shard, document, start, stop), np.uint32)
 
+    def disown(self, position: Position) -> str:
+        """Forget the answers about a document that does not hold what was found there."""
+        return self._documents.disown(position.shard, position.document)
+
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document that was located before."""
         return self._documents.any_of(shard, document).metadata
