@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS claims
 #: The turn of who asks next, given out in one statement: two processes never get the same.
 _TAKE_TURN = """
 INSERT INTO turns VALUES (:server, :now + :step) ON CONFLICT (server) DO UPDATE
-SET next = CASE WHEN next > :now + :farthest THEN :now ELSE max(next, :now) END + :step
+SET next = CASE WHEN next > :now + :farthest + :queued THEN :now ELSE max(next, :now) END + :step
 RETURNING next
 """
 
@@ -42,6 +42,9 @@ RETURNING owner
 
 #: Seconds for which a process waits for others that are writing, in all and at a time.
 _PATIENCE, _AT_A_TIME = 60.0, 5.0
+
+#: Seconds by which turns that are taken behind a hold may push on what comes next.
+_QUEUED = 3600.0
 
 #: What is farther ahead than this comes of a clock that was set back, in seconds.
 _FARTHEST = 3600.0
@@ -151,12 +154,18 @@ class Answers:
         now = time.time()
         if rate:
             step = 1 / rate
-            values = {"server": server, "now": now, "step": step, "farthest": _FARTHEST}
+            values = {
+                "server": server,
+                "now": now,
+                "step": step,
+                "farthest": _FARTHEST,
+                "queued": _QUEUED,
+            }
             ((follows,),) = self._execute(_TAKE_TURN, values)
             return max(0.0, float(follows) - step - now)
         rows = self._execute("SELECT next FROM turns WHERE server = ?", (server,))
         wait = float(rows[0][0]) - now if rows else 0.0
-        return wait if 0 < wait <= _FARTHEST else 0.0
+        return wait if 0 < wait <= _FARTHEST + _QUEUED else 0.0
 
     def hold(self, server: str, seconds: float) -> None:
         """Let nobody ask a server for some seconds, an hour at most, for it said so."""
