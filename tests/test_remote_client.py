@@ -143,12 +143,13 @@ def test_a_file_of_answers_that_cannot_be_used_ends_the_trace(
 
 def test_a_server_that_asks_for_a_long_rest_is_not_waited_for(served, tmp_path):
     served.fault = lambda *_: Reply(429, {"error": "later"}, {"Retry-After": "900"})
-    with pytest.raises(ServerError, match="asks for 900 s of rest"):
-        client(served, tmp_path).ask(AGE)
-    assert len(served.asked) == 1
-    # Nor does another process ask it in that time.
-    with pytest.raises(ServerError, match="left alone"):
-        client(served, tmp_path).ask(AGE)
+    # Nor does another process ask it in that time, and it says the same.
+    for _ in range(2):
+        earliest = datetime.now() + timedelta(seconds=900)
+        with pytest.raises(ServerError, match="status 429, asked to wait until") as error:
+            client(served, tmp_path).ask(AGE)
+        near = [f"{earliest + timedelta(minutes=n):%H:%M}" for n in (-1, 0, 1)]
+        assert any(f"until {time}" in str(error.value) for time in near)
     assert len(served.asked) == 1
 
 
@@ -178,7 +179,7 @@ def test_any_other_retry_after_asks_for_nothing(header):
 
 def test_a_rest_without_end_is_not_waited_for(served, tmp_path):
     served.fault = lambda *_: Reply(503, b"", {"Retry-After": "9" * 400})
-    with pytest.raises(ServerError, match="asks for inf s of rest"):
+    with pytest.raises(ServerError, match=r"status 503, asked to wait until ..:..;"):
         client(served, tmp_path).ask(AGE)
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 import zlib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from propme.errors import InputError
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS turns (server TEXT PRIMARY KEY, next REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS holds
+    (server TEXT PRIMARY KEY, until REAL NOT NULL, cause TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS claims
     (question BLOB PRIMARY KEY, owner INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
@@ -167,13 +170,30 @@ class Answers:
         wait = float(rows[0][0]) - now if rows else 0.0
         return wait if 0 < wait <= _FARTHEST + _QUEUED else 0.0
 
-    def hold(self, server: str, seconds: float) -> None:
+    def hold(self, server: str, seconds: float, cause: str) -> None:
         """Let nobody ask a server for some seconds, an hour at most, for it said so."""
+        self._execute(
+            "INSERT INTO holds VALUES (?, ?, ?) ON CONFLICT (server) DO UPDATE"
+            " SET until = excluded.until, cause = excluded.cause WHERE until < excluded.until",
+            (server, time.time() + min(seconds, _FARTHEST), cause),
+        )
         self._execute(
             "INSERT INTO turns VALUES (?, ?)"
             " ON CONFLICT (server) DO UPDATE SET next = max(next, excluded.next)",
             (server, time.time() + min(seconds, _FARTHEST)),
         )
+
+    def held(self, server: str) -> str:
+        """Why nobody may ask a server, and until when; empty: it may be asked."""
+        now = time.time()
+        rows = self._execute(
+            "SELECT until, cause FROM holds WHERE server = ? AND until BETWEEN ? AND ?",
+            (server, now, now + _FARTHEST),
+        )
+        if not rows:
+            return ""
+        until, cause = rows[0]
+        return f"{cause}, asked to wait until {datetime.fromtimestamp(until):%H:%M}"
 
     def _execute(self, statement: str, values: Any = ()) -> list[Any]:
         """Rows of a statement, which waits while other processes write."""

@@ -209,7 +209,7 @@ class Client:
         while True:
             wait = max(wait, self._answers.turn(url, self._settings.rate))
             if time.monotonic() + wait > deadline or stopped.wait(wait):
-                raise ServerError(self._told(last))
+                raise ServerError(self._told(self._answers.held(url) or last))
             try:
                 answer, odd = self._check(name, question, self._request(question))
                 if not odd or answer == doubted:
@@ -223,8 +223,7 @@ class Client:
                 if refused == _TRIES_OF_REFUSED:
                     raise RefusedError(self._told(last)) from None
                 if error.after:
-                    last += f", and asks for {error.after:.0f} s of rest"
-                    self._answers.hold(url, error.after)
+                    self._answers.hold(url, error.after, f"status {error.status}")
                 # Not all at the same time, but never before the server wants it.
                 wait = max(error.after, _spread(pause))
                 pause *= 2

@@ -24,10 +24,22 @@ class RefusedError(ServerError):
 
 
 class PassingError(PropMeError):
-    """The server did not answer now; ``after``: seconds for which it wants to be left alone."""
+    """The server did not answer now.
 
-    def __init__(self, told: str, after: float = 0.0, refused: bool = False) -> None:
-        self.after, self.refused = after, refused
+    Attributes
+    ----------
+    after : float
+        Seconds for which it wants to be left alone.
+    refused : bool
+        It answers this question by an error of its own.
+    status : int
+        Of HTTP.
+    """
+
+    def __init__(
+        self, told: str, after: float = 0.0, refused: bool = False, status: int = 200
+    ) -> None:
+        self.after, self.refused, self.status = after, refused, status
         super().__init__(told)
 
 
@@ -95,7 +107,7 @@ class Server:
             )
         if status in (408, 425, 429) or status >= 500:
             after = seconds_to_wait(headers.get("retry-after"))
-            return PassingError(f"it failed ({status}){told}", after)
+            return PassingError(f"it failed ({status}){told}", after, status=status)
         if status in (301, 308):
             return ServerError(
                 f"{self.url}: the server has moved ({status}) to"
