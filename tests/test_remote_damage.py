@@ -337,3 +337,31 @@ def test_a_document_that_is_not_what_was_found_stops_the_trace_and_is_forgotten(
     index.find(bpe.encode("de"))
     index.locate(found, 0)
     assert index.n_requests == n_asked + 2  # the ranks, and the document there
+
+
+@pytest.mark.parametrize("told_of", [[], [65_535]], ids=["sizes", "documents"])
+def test_a_wrong_answer_about_the_index_is_found_out_and_asked_anew(
+    told_of, served, bpe, made, sound, tmp_path
+):
+    """The first one is: a tenth of each shard, or of the documents."""
+    told = []
+
+    def fault(question, number):
+        if told or question["query_ids"] != told_of:
+            return None
+        told.append(number)
+        ranges = served.reply(question).content["segment_by_shard"]
+        ranges = [[low, low + max(1, (high - low) // 10)] for low, high in ranges]
+        count = sum(high - low for low, high in ranges)
+        return Reply(200, {"cnt": count, "segment_by_shard": ranges})
+
+    served.fault = fault
+    first = len(served.asked)
+    try:
+        with pytest.raises(ServerError, match=r"holds what it tells now, so start again"):
+            traced(served, bpe, tmp_path / "a", made, patience=600.0)
+    finally:
+        served.fault = lambda *_: None
+    asked = [str(each) for each in served.asked[first:]]
+    assert max(map(asked.count, asked)) == 5
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])

@@ -32,6 +32,10 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 #: it may be overloaded, or it may never answer this one.
 _TRIES_OF_REFUSED = 3
 
+#: How often a question is asked whose answer cannot be right. Then what it is measured by, which
+#: the server told of the index, is asked anew.
+_TRIES_OF_WRONG = 5
+
 #: Odd answers that a process has at hand, so that it does not ask each time: they are not kept.
 _ODD_AT_HAND = 500
 
@@ -199,11 +203,13 @@ class Client:
                 self._odd.clear()
             self._odd[name] = answer
 
-    def _patiently(self, name: bytes, question: Question, stopped: threading.Event) -> Checked:
-        """Ask, ever more slowly, while the server may yet answer."""
+    def _patiently(
+        self, name: bytes, question: Question, stopped: threading.Event, twice: bool = False
+    ) -> Checked:
+        """Ask, ever more slowly, while the server may yet answer; or until it says it ``twice``."""
         url = self._server.url
         deadline = time.monotonic() + self._settings.patience
-        pause, refused, last = _FIRST_WAIT, 0, "it is left alone"
+        pause, refused, wrong, last = _FIRST_WAIT, 0, 0, "it is left alone"
         wait = 0.0
         doubted: Answer | None = None
         while True:
@@ -212,14 +218,18 @@ class Client:
                 raise ServerError(self._told(self._answers.held(url) or last))
             try:
                 answer, odd = self._check(name, question, self._request(question))
-                if not odd or answer == doubted:
+                if not (odd or twice) or answer == doubted:
                     return answer, odd
                 # Not at once, for what was wrong with the server may last.
-                last, wait, doubted = f"its answer is odd: {odd}", _spread(pause), answer
+                last, wait, doubted = f"its answer is doubted: {odd}", _spread(pause), answer
                 pause *= 2
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
+                wrong += isinstance(error, WrongAnswerError)
+                if wrong == _TRIES_OF_WRONG:
+                    self._doubt(question, stopped)
+                    raise ServerError(self._told(f"{last}, {wrong} times")) from None
                 if refused == _TRIES_OF_REFUSED:
                     raise RefusedError(self._told(last)) from None
                 if error.after:
@@ -227,6 +237,29 @@ class Client:
                 # Not all at the same time, but never before the server wants it.
                 wait = max(error.after, _spread(pause))
                 pause *= 2
+
+    def _doubt(self, question: Question, stopped: threading.Event) -> None:
+        """Ask anew what answers to a question are measured by; it may be what is wrong.
+
+        Raises
+        ------
+        ServerError
+            It was.
+        """
+        for ground in question.grounds:
+            name = self._name(ground.fields)
+            kept = self._answers.get(name)
+            if kept is None:  # not told, or asked anew by another thread
+                continue
+            told, _ = self._patiently(name, ground, stopped, twice=True)
+            if told != kept:
+                self._answers.forget(name)
+                self._answers.put(name, told)
+                raise ServerError(
+                    f"{self._server.url}, index {self._server.index}: the server had told other"
+                    f" shards or documents of the index than it does now; {self._answers.path}"
+                    " holds what it tells now, so start again"
+                )
 
     def _request(self, question: Question) -> dict[str, Any]:
         with self._lock:

@@ -48,10 +48,13 @@ class Question:
         As the API names them, without the index.
     check : callable
         What is kept of an answer, and what is odd about it. Raises `WrongAnswerError`.
+    grounds : tuple of Question
+        What the server told of the index, and answers are measured by.
     """
 
     fields: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], Checked]
+    grounds: tuple[Question, ...] = ()
 
 
 def find(ids: Sequence[int], sizes: Sequence[int] | None = None) -> Question:
@@ -65,7 +68,8 @@ def find(ids: Sequence[int], sizes: Sequence[int] | None = None) -> Question:
     """
     asked = [int(token) for token in ids]
     fields = {"query_type": "find", "query_ids": asked}
-    return Question(fields, partial(_checked_find, asked, sizes))
+    grounds = () if sizes is None else (find(()),)
+    return Question(fields, partial(_checked_find, asked, sizes), grounds)
 
 
 def _checked_find(
@@ -103,6 +107,7 @@ def pointers(
     return Question(
         fields,
         partial(_checked_pointers, counts, [range(0, size * width, width) for size in sizes]),
+        (find(()),),
     )
 
 

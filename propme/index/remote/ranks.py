@@ -77,6 +77,11 @@ class RankRanges:
         return [high for _, high in self._client.ask(find(()))["segment_by_shard"]]
 
     @cached_property
+    def grounds(self) -> tuple[Question, ...]:
+        """What answers about documents are measured by."""
+        return find(()), find((self.separator,), self.sizes)
+
+    @cached_property
     def document_numbers(self) -> list[range]:
         """Numbers of the documents of each shard: a server counts on through all of them.
 

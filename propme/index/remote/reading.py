@@ -127,7 +127,8 @@ class DocumentReader:
         # Without tokens of its own, so that the text comes in one piece.
         whole = {**fields, "query_ids": [], "max_disp_len": most}
         numbers, size = self._ranks.document_numbers[shard], self._ranks.sizes[shard]
-        return Question(whole, partial(self._checked, whole, numbers, size, sought))
+        check = partial(self._checked, whole, numbers, size, sought)
+        return Question(whole, check, self._ranks.grounds)
 
     def _checked(
         self,
