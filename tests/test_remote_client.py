@@ -22,6 +22,7 @@ from infinigram_server import Reply, infinigram_server
 
 from propme import tables
 from propme.index.remote import client as remote_client
+from propme.index.remote import http as remote_http
 from propme.index.remote.client import Client, NotAnsweredYetError
 from propme.index.remote.http import RefusedError, seconds_to_wait
 from propme.index.remote.questions import find
@@ -151,6 +152,28 @@ def test_a_server_that_asks_for_a_long_rest_is_not_waited_for(served, tmp_path):
         near = [f"{earliest + timedelta(minutes=n):%H:%M}" for n in (-1, 0, 1)]
         assert any(f"until {time}" in str(error.value) for time in near)
     assert len(served.asked) == 1
+
+
+def test_an_answer_that_comes_in_drops_is_given_up_and_asked_again(served, tmp_path):
+    """Each byte comes in time, the whole does not: the timeout is for all of it."""
+    drops = [Reply(200, b" " * 100, pause=0.1)]
+    served.fault = lambda *_: drops.pop() if drops else None
+    assert client(served, tmp_path, timeout=0.7).ask(AGE)["cnt"] >= 0
+    assert len(served.asked) == 2
+    served.fault = lambda *_: Reply(200, b" " * 100, pause=0.1)
+    with pytest.raises(ServerError, match="did not answer in time"):
+        client(served, tmp_path, timeout=0.3, patience=0.2).ask(find([7]))
+
+
+def test_an_answer_of_more_than_a_bound_is_given_up_and_asked_again(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(remote_http, "MOST_BYTES", 1 << 20)
+    huge = [Reply(200, b" " * (2 << 20))]
+    served.fault = lambda *_: huge.pop() if huge else None
+    assert client(served, tmp_path).ask(AGE)["cnt"] >= 0
+    assert len(served.asked) == 2
+    served.fault = lambda *_: Reply(200, b" " * (2 << 20))
+    with pytest.raises(ServerError, match="more than 1 MB"):
+        client(served, tmp_path, patience=0.1).ask(find([7]))
 
 
 @pytest.mark.parametrize("seconds", [1, 90])

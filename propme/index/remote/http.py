@@ -6,8 +6,12 @@ is told or kept.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,6 +21,9 @@ from propme.errors import ParameterError, PropMeError, ServerError
 from propme.index.remote.settings import KEY_VARIABLE, split_address
 
 _MOST_TOLD = 300
+
+#: Most bytes of an answer: far more than all of one has.
+MOST_BYTES = 64 << 20
 
 
 class RefusedError(ServerError):
@@ -43,6 +50,24 @@ class PassingError(PropMeError):
         super().__init__(told)
 
 
+class _Loop:
+    """A thread in which requests are under way, for only there they can be given up in time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self._loop,), name="requests", daemon=True).start()
+        weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+
+    def run(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """The result of a request, for which the calling thread waits."""
+        return asyncio.run_coroutine_threadsafe(request, self._loop).result()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
 class Server:
     """One index of a server.
 
@@ -62,7 +87,9 @@ class Server:
     def __init__(self, address: str, timeout: float) -> None:
         self.url, self.index = split_address(address)
         self._key = os.environ.get(KEY_VARIABLE, "")
+        self._timeout = timeout
         self._http = _http(timeout, self._key)
+        self._loop = _Loop()
 
     def request(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one question, asked once.
@@ -77,8 +104,8 @@ class Server:
         import httpx
 
         try:
-            response = self._http.post(self.url, json=dict(question))
-        except httpx.TimeoutException:
+            response, body = self._loop.run(self._post(dict(question)))
+        except (httpx.TimeoutException, TimeoutError):
             raise PassingError("it did not answer in time") from None
         except httpx.TransportError as error:
             raise PassingError(f"it cannot be reached ({type(error).__name__})") from None
@@ -87,7 +114,7 @@ class Server:
         except httpx.InvalidURL:
             raise ParameterError(f"{self.url}: not an address that can be asked") from None
         try:
-            content = response.json()
+            content = json.loads(body)
         except (ValueError, RecursionError):
             content = None
         if response.status_code != 200:
@@ -97,6 +124,19 @@ class Server:
         if "error" in content:
             raise PassingError(f"it answers by an error{_error_in(content)}", refused=True)
         return content
+
+    async def _post(self, question: dict[str, Any]) -> tuple[Any, bytes]:
+        """Response and body, in time as a whole: httpx's own limit is for each read."""
+        async with (
+            asyncio.timeout(self._timeout),
+            self._http.stream("POST", self.url, json=question) as response,
+        ):
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise PassingError(f"its answer is of more than {MOST_BYTES >> 20} MB")
+            return response, bytes(body)
 
     def _of_status(self, status: int, content: Any, headers: Mapping[str, str]) -> PropMeError:
         told = _error_in(content)
@@ -148,7 +188,7 @@ def _http(timeout: float, key: str) -> Any:
         ) from error
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.Client(timeout=timeout, headers=headers)
+        return httpx.AsyncClient(timeout=timeout, headers=headers)
     except Exception:  # it may quote the key
         raise ParameterError(f"the key in {KEY_VARIABLE} cannot be sent") from None
 

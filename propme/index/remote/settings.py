@@ -42,7 +42,7 @@ class RemoteSettings:
     patience : float
         Seconds for which a question is repeated while the server is lost, busy or failing.
     timeout : float
-        Seconds in which an answer must come.
+        Seconds in which an answer must come, whole.
     offline : bool
         Only kept answers are given; any other question ends in a `NotAnsweredYetError`.
     """
