@@ -23,7 +23,7 @@ from infinigram_server import Reply, infinigram_server
 from propme import tables
 from propme.index.remote import client as remote_client
 from propme.index.remote import http as remote_http
-from propme.index.remote.client import Client, NotAnsweredYetError
+from propme.index.remote.client import AskedAgainWarning, Client, NotAnsweredYetError
 from propme.index.remote.http import RefusedError, seconds_to_wait
 from propme.index.remote.questions import find
 
@@ -237,6 +237,33 @@ def test_a_server_that_is_not_there_is_told(tmp_path):
     )
     with pytest.raises(ServerError, match=r"index v4: .*cannot be reached"):
         nobody.ask(AGE)
+
+
+def test_it_is_said_once_that_a_server_that_is_lost_is_asked_again(tmp_path):
+    nobody = Client(
+        "http://127.0.0.1:1/#v4", RemoteSettings(str(tmp_path / "a"), rate=0, patience=0.3)
+    )
+    with (
+        pytest.warns(
+            AskedAgainWarning, match=r"reached \(ConnectError\); it is asked again"
+        ) as said,
+        pytest.raises(ServerError),
+    ):
+        nobody.ask_all([find([number]) for number in range(4)])
+    assert [each.category for each in said].count(AskedAgainWarning) == 1
+
+
+def test_a_fault_that_passes_at_once_is_not_told(served, tmp_path, recwarn):
+    served.fault = lambda _, number: Reply(503) if number < 2 else None
+    client(served, tmp_path).ask(AGE)
+    assert not [each for each in recwarn if each.category is AskedAgainWarning]
+
+
+def test_a_server_without_tls_at_a_safe_address_is_told_at_once(served, tmp_path):
+    address = served.address.replace("http://", "https://")
+    settings = RemoteSettings(str(tmp_path / "a"), rate=0, patience=600)
+    with pytest.raises(ServerError, match="no safe connection to the server"):
+        Client(address, settings).ask(AGE)
 
 
 # --- the key --------------------------------------------------------------------------------------

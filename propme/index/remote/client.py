@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,11 +37,18 @@ _TRIES_OF_REFUSED = 3
 #: the server told of the index, is asked anew.
 _TRIES_OF_WRONG = 5
 
+#: How often a question has failed when it is told, once, that it is asked again: most do not twice.
+_FAILURES_UNTOLD = 3
+
 #: Odd answers that a process has at hand, so that it does not ask each time: they are not kept.
 _ODD_AT_HAND = 500
 
 #: Seconds after which it is looked again whether another process has got an answer.
 _LOOKED_AGAIN = 0.05
+
+
+class AskedAgainWarning(UserWarning):
+    """A server does not answer, and is asked again for some time."""
 
 
 class NotAnsweredYetError(PropMeError):
@@ -86,6 +94,7 @@ class Client:
         self._lock = threading.Lock()
         self._round = _Round()
         self._odd: dict[bytes, Answer] = {}
+        self._has_told = False
         self.n_requests = 0
 
     def ask(self, question: Question) -> Answer:
@@ -209,7 +218,7 @@ class Client:
         """Ask, ever more slowly, while the server may yet answer; or until it says it ``twice``."""
         url = self._server.url
         deadline = time.monotonic() + self._settings.patience
-        pause, refused, wrong, last = _FIRST_WAIT, 0, 0, "it is left alone"
+        pause, failed, refused, wrong, last = _FIRST_WAIT, 0, 0, 0, "it is left alone"
         wait = 0.0
         doubted: Answer | None = None
         while True:
@@ -226,6 +235,9 @@ class Client:
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
+                failed += 1
+                if failed == _FAILURES_UNTOLD:
+                    self._tell(last, deadline - time.monotonic())
                 wrong += isinstance(error, WrongAnswerError)
                 if wrong == _TRIES_OF_WRONG:
                     self._doubt(question, stopped)
@@ -260,6 +272,18 @@ class Client:
                     f" shards or documents of the index than it does now; {self._answers.path}"
                     " holds what it tells now, so start again"
                 )
+
+    def _tell(self, why: str, seconds: float) -> None:
+        """Say once that it is asked again, for nothing else is seen for so long."""
+        with self._lock:
+            told, self._has_told = self._has_told, True
+        if not told:
+            warnings.warn(
+                f"{self._server.url}: {self._server.scrubbed(why)}; it is asked again, for up to"
+                f" {max(0.0, seconds):.0f} s",
+                AskedAgainWarning,
+                stacklevel=2,
+            )
 
     def _request(self, question: Question) -> dict[str, Any]:
         with self._lock:

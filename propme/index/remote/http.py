@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping
@@ -21,6 +22,9 @@ from propme.errors import ParameterError, PropMeError, ServerError
 from propme.index.remote.settings import KEY_VARIABLE, split_address
 
 _MOST_TOLD = 300
+
+#: Errors of TLS that are those of a connection that was cut.
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 #: Most bytes of an answer: far more than all of one has.
 MOST_BYTES = 64 << 20
@@ -99,7 +103,7 @@ class Server:
         PassingError
             It did not come, or may be another one next time.
         ServerError
-            The server does not know the index or the key.
+            The server does not know the index or the key, or its certificate is not valid.
         """
         import httpx
 
@@ -108,6 +112,11 @@ class Server:
         except (httpx.TimeoutException, TimeoutError):
             raise PassingError("it did not answer in time") from None
         except httpx.TransportError as error:
+            if (why := _untrusted(error)) is not None:
+                raise ServerError(
+                    f"{self.url}: no safe connection to the server ({why}); is this its address,"
+                    " and are the certificates of this machine in order?"
+                ) from None
             raise PassingError(f"it cannot be reached ({type(error).__name__})") from None
         except httpx.RequestError as error:  # as where it is not encoded as its header says
             raise PassingError(f"its answer cannot be read ({type(error).__name__})") from None
@@ -163,6 +172,15 @@ class Server:
     def scrubbed(self, text: str) -> str:
         """The beginning of what the server said, without the key."""
         return (text.replace(self._key, "...") if self._key else text)[:_MOST_TOLD]
+
+
+def _untrusted(error: BaseException | None) -> str | None:
+    """What is wrong with a certificate or with TLS; ``None``: it is something that may pass."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
+            return getattr(error, "verify_message", "") or error.reason or type(error).__name__
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _error_in(content: Any) -> str:
