@@ -28,7 +28,7 @@ from propme.index.remote.documents import UnreadableError
 from propme.index.remote.memory import Memory
 from propme.index.remote.ranks import Limits
 from propme.index.remote.remote_index import RemoteIndex
-from propme.index.remote.settings import split_address
+from propme.index.remote.settings import is_remote, split_address
 
 pytestmark = needs_engine
 
@@ -359,6 +359,11 @@ def test_an_address_may_have_a_port_and_a_path():
         "https://host:8080/v1/~me/",
         "v4_a-b.c",
     )
+
+
+def test_an_address_may_be_in_capitals():
+    assert is_remote("HTTPS://Host/#v4")
+    assert not is_remote("httpd/index")
 
 
 def test_it_is_opened_alone_and_with_a_tokenizer(text_index):

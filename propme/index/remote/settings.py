@@ -63,7 +63,7 @@ class RemoteSettings:
 
 def is_remote(address: object) -> bool:
     """Whether an index lies behind a server: its address is a URL."""
-    return str(address).startswith(("http://", "https://"))
+    return str(address).lower().startswith(("http://", "https://"))
 
 
 def split_address(address: str) -> tuple[str, str]:
