@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,11 +37,12 @@ FIELDS: dict[str, set[str]] = {
 
 @dataclass
 class Reply:
-    """What is sent: bytes as they are, anything else as JSON."""
+    """What is sent: bytes as they are, else as JSON; ``pause``: seconds behind each byte."""
 
     status: int = 200
     content: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    pause: float = 0.0
 
 
 #: Answers a question otherwise, by the question and its number from 0; ``None``: as it should be.
@@ -179,10 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.asked.append(question)
         try:
             reply = self.server.fault(question, number) or self.server.reply(question)
-        except ConnectionError:
+            self._send(reply)
+        except ConnectionError:  # cut by the fault, or by who does not wait any longer
             self.close_connection = True
-            return
-        self._send(reply)
 
     def _send(self, reply: Reply) -> None:
         raw = reply.content
@@ -192,7 +193,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(raw)))
         self.end_headers()
-        self.wfile.write(raw)
+        if not reply.pause:
+            self.wfile.write(raw)
+            return
+        for byte in raw:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(reply.pause)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from propme.index.remote.documents import UnreadableError
 from propme.index.remote.memory import Memory
 from propme.index.remote.ranks import Limits
 from propme.index.remote.remote_index import RemoteIndex
-from propme.index.remote.settings import split_address
+from propme.index.remote.settings import is_remote, split_address
 
 pytestmark = needs_engine
 
@@ -306,9 +306,8 @@ def test_another_tokenizer_than_the_index_has_is_noticed(text_index, text_tokeni
         asked = RemoteSettings(str(tmp_path / "a"), **QUICK)
         index = RemoteIndex(server.address, text_tokenizer("byte-fallback"), settings=asked)
         found = index.find(bpe.encode(" age of"))
-        place = index.locate(found, 0)
         with pytest.raises(UnreadableError, match="is this the tokenizer of the index"):
-            index.document_slice(place.shard, place.document, place.offset, place.offset + 2)
+            index.locate(found, 0)
 
 
 def test_a_document_that_was_not_found_is_not_shown(text_index, bpe, tmp_path):
@@ -360,6 +359,11 @@ def test_an_address_may_have_a_port_and_a_path():
         "https://host:8080/v1/~me/",
         "v4_a-b.c",
     )
+
+
+def test_an_address_may_be_in_capitals():
+    assert is_remote("HTTPS://Host/#v4")
+    assert not is_remote("httpd/index")
 
 
 def test_it_is_opened_alone_and_with_a_tokenizer(text_index):

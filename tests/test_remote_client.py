@@ -22,7 +22,8 @@ from infinigram_server import Reply, infinigram_server
 
 from propme import tables
 from propme.index.remote import client as remote_client
-from propme.index.remote.client import Client, NotAnsweredYetError
+from propme.index.remote import http as remote_http
+from propme.index.remote.client import AskedAgainWarning, Client, NotAnsweredYetError
 from propme.index.remote.http import RefusedError, seconds_to_wait
 from propme.index.remote.questions import find
 
@@ -143,13 +144,36 @@ def test_a_file_of_answers_that_cannot_be_used_ends_the_trace(
 
 def test_a_server_that_asks_for_a_long_rest_is_not_waited_for(served, tmp_path):
     served.fault = lambda *_: Reply(429, {"error": "later"}, {"Retry-After": "900"})
-    with pytest.raises(ServerError, match="asks for 900 s of rest"):
-        client(served, tmp_path).ask(AGE)
+    # Nor does another process ask it in that time, and it says the same.
+    for _ in range(2):
+        earliest = datetime.now() + timedelta(seconds=900)
+        with pytest.raises(ServerError, match="status 429, asked to wait until") as error:
+            client(served, tmp_path).ask(AGE)
+        near = [f"{earliest + timedelta(minutes=n):%H:%M}" for n in (-1, 0, 1)]
+        assert any(f"until {time}" in str(error.value) for time in near)
     assert len(served.asked) == 1
-    # Nor does another process ask it in that time.
-    with pytest.raises(ServerError, match="left alone"):
-        client(served, tmp_path).ask(AGE)
-    assert len(served.asked) == 1
+
+
+def test_an_answer_that_comes_in_drops_is_given_up_and_asked_again(served, tmp_path):
+    """Each byte comes in time, the whole does not: the timeout is for all of it."""
+    drops = [Reply(200, b" " * 100, pause=0.1)]
+    served.fault = lambda *_: drops.pop() if drops else None
+    assert client(served, tmp_path, timeout=0.7).ask(AGE)["cnt"] >= 0
+    assert len(served.asked) == 2
+    served.fault = lambda *_: Reply(200, b" " * 100, pause=0.1)
+    with pytest.raises(ServerError, match="did not answer in time"):
+        client(served, tmp_path, timeout=0.3, patience=0.2).ask(find([7]))
+
+
+def test_an_answer_of_more_than_a_bound_is_given_up_and_asked_again(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(remote_http, "MOST_BYTES", 1 << 20)
+    huge = [Reply(200, b" " * (2 << 20))]
+    served.fault = lambda *_: huge.pop() if huge else None
+    assert client(served, tmp_path).ask(AGE)["cnt"] >= 0
+    assert len(served.asked) == 2
+    served.fault = lambda *_: Reply(200, b" " * (2 << 20))
+    with pytest.raises(ServerError, match="more than 1 MB"):
+        client(served, tmp_path, patience=0.1).ask(find([7]))
 
 
 @pytest.mark.parametrize("seconds", [1, 90])
@@ -178,7 +202,7 @@ def test_any_other_retry_after_asks_for_nothing(header):
 
 def test_a_rest_without_end_is_not_waited_for(served, tmp_path):
     served.fault = lambda *_: Reply(503, b"", {"Retry-After": "9" * 400})
-    with pytest.raises(ServerError, match="asks for inf s of rest"):
+    with pytest.raises(ServerError, match=r"status 503, asked to wait until ..:..;"):
         client(served, tmp_path).ask(AGE)
 
 
@@ -213,6 +237,33 @@ def test_a_server_that_is_not_there_is_told(tmp_path):
     )
     with pytest.raises(ServerError, match=r"index v4: .*cannot be reached"):
         nobody.ask(AGE)
+
+
+def test_it_is_said_once_that_a_server_that_is_lost_is_asked_again(tmp_path):
+    nobody = Client(
+        "http://127.0.0.1:1/#v4", RemoteSettings(str(tmp_path / "a"), rate=0, patience=0.3)
+    )
+    with (
+        pytest.warns(
+            AskedAgainWarning, match=r"reached \(ConnectError\); it is asked again"
+        ) as said,
+        pytest.raises(ServerError),
+    ):
+        nobody.ask_all([find([number]) for number in range(4)])
+    assert [each.category for each in said].count(AskedAgainWarning) == 1
+
+
+def test_a_fault_that_passes_at_once_is_not_told(served, tmp_path, recwarn):
+    served.fault = lambda _, number: Reply(503) if number < 2 else None
+    client(served, tmp_path).ask(AGE)
+    assert not [each for each in recwarn if each.category is AskedAgainWarning]
+
+
+def test_a_server_without_tls_at_a_safe_address_is_told_at_once(served, tmp_path):
+    address = served.address.replace("http://", "https://")
+    settings = RemoteSettings(str(tmp_path / "a"), rate=0, patience=600)
+    with pytest.raises(ServerError, match="no safe connection to the server"):
+        Client(address, settings).ask(AGE)
 
 
 # --- the key --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import json
 import random
 import sqlite3
 import zlib
+from contextlib import contextmanager
 
 import pandas as pd
 import pytest
@@ -27,6 +28,7 @@ pytest.importorskip("infini_gram")
 from infinigram_server import Reply, infinigram_server
 
 from propme.index.remote import client as remote_client
+from propme.index.remote.documents import UnreadableError
 from propme.index.remote.ranks import Limits
 from propme.index.remote.remote_index import RemoteIndex
 
@@ -222,21 +224,144 @@ def test_of_two_answers_that_contradict_each_other_neither_is_kept(
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
 
 
-def test_an_odd_answer_is_believed_if_it_is_given_twice(served, bpe, made, tmp_path):
-    """A document whose text is another one: reported as not traced, and asked no third time."""
+@contextmanager
+def shown_otherwise(server, other):
+    """Answers about documents by rank are made of the right one by ``other``, each time."""
 
     def fault(question, number):
         if question["query_type"] != "get_doc_by_rank":
             return None
-        return Reply(200, served.reply(question).content | {"spans": [["another text", None]]})
+        return other(question, server.reply(question).content)
 
-    served.fault = fault
+    server.fault = fault
     try:
+        yield
+    finally:
+        server.fault = lambda *_: None
+
+
+def test_an_odd_answer_that_is_given_twice_is_told_and_asked_anew_by_the_next_run(
+    served, bpe, made, sound, tmp_path
+):
+    """A document whose text is another one: reported as not traced."""
+
+    def another_text(question, answer):
+        return Reply(200, answer | {"spans": [["another text", None]]})
+
+    with shown_otherwise(served, another_text):
         found = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
         assert "is this the tokenizer of the index?" in found["error"][0]
         asked = len(served.asked)
         again = traced(served, bpe, tmp_path / "a", made[:1])["traces"]
+    assert again["error"][0] == found["error"][0]
+    assert len(served.asked) > asked
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_documents_that_lack_what_was_sought_make_no_exact_number(
+    served, bpe, made, sound, tmp_path
+):
+    """The document of the next rank, again and again, for some ranks."""
+
+    def neighbour(question, answer):
+        if question["rank"] % 3:
+            return None
+        return Reply(200, served.reply(question | {"rank": question["rank"] + 1}).content)
+
+    with shown_otherwise(served, neighbour):
+        found = traced(served, bpe, tmp_path / "a", made)
+    assert (found["traces"]["error"] != "").any()
+    key = ["generation_id", "start", "stop"]
+    both = found["spans"].merge(sound[0]["spans"], on=key, suffixes=("", "_true"))
+    exact = both[both["documents_exact"]]
+    assert (exact["n_documents"] == exact["n_documents_true"]).all()
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_numbers_that_rest_on_an_odd_text_are_no_exact_ones(served, bpe, made, sound, tmp_path):
+    """One that holds what was sought, but is more tokens than are shown, as it says."""
+
+    def longer(question, answer):
+        text = answer["spans"][0][0]
+        return Reply(200, answer | {"spans": [[text + " zebra" * 20, None]]})
+
+    kept = sound[0]["spans"].query("dropped == ''")
+    assert kept["documents_exact"].any()
+    assert sound[0]["traces"]["whole_exact"].all()
+    with shown_otherwise(served, longer):
+        found = traced(served, bpe, tmp_path / "a", made)
+    counted = found["spans"].query("dropped == '' and n_occurrences > 1")
+    assert len(counted)
+    assert not counted["documents_exact"].any()
+    whole = found["traces"].set_index("generation_id")["whole_exact"]
+    assert not whole["g0"]  # the one that stands there whole
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_an_error_of_an_answer_names_server_and_file_and_the_answers_are_not_kept(
+    served, bpe, made, sound, tmp_path
+):
+    """Ranks that are shifted by one: the documents there are sound, and hold something else."""
+
+    def shifted(question, number):
+        if question["query_ids"] in ([], [65_535]) or question["query_type"] != "find":
+            return None
+        answer = served.reply(question).content
+        ranges = [[max(low - 1, 0), max(high - 1, 0)] for low, high in answer["segment_by_shard"]]
+        return Reply(200, answer | {"segment_by_shard": ranges})
+
+    served.fault = shifted
+    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
+    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    try:
+        with pytest.raises(UnreadableError) as error:
+            index.locate(index.find(bpe.encode("de")), 0)
     finally:
         served.fault = lambda *_: None
-    assert again["error"][0] == found["error"][0]
-    assert len(served.asked) == asked
+    assert served.address.split("#")[0] in str(error.value)
+    assert f"{tmp_path / 'a'}, which forgets them: trace again" in str(error.value)
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+    assert index.locate(index.find(bpe.encode("de")), 0).offset >= 0
+
+
+def test_a_document_that_is_not_what_was_found_stops_the_trace_and_is_forgotten(
+    served, bpe, made, sound, tmp_path
+):
+    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
+    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    found = index.find(bpe.encode("de"))
+    told = index.disown(index.locate(found, 0))
+    assert served.address.split("#")[0] in told
+    assert str(tmp_path / "a") in told
+    n_asked = index.n_requests
+    index.find(bpe.encode("de"))
+    index.locate(found, 0)
+    assert index.n_requests == n_asked + 2  # the ranks, and the document there
+
+
+@pytest.mark.parametrize("told_of", [[], [65_535]], ids=["sizes", "documents"])
+def test_a_wrong_answer_about_the_index_is_found_out_and_asked_anew(
+    told_of, served, bpe, made, sound, tmp_path
+):
+    """The first one is: a tenth of each shard, or of the documents."""
+    told = []
+
+    def fault(question, number):
+        if told or question["query_ids"] != told_of:
+            return None
+        told.append(number)
+        ranges = served.reply(question).content["segment_by_shard"]
+        ranges = [[low, low + max(1, (high - low) // 10)] for low, high in ranges]
+        count = sum(high - low for low, high in ranges)
+        return Reply(200, {"cnt": count, "segment_by_shard": ranges})
+
+    served.fault = fault
+    first = len(served.asked)
+    try:
+        with pytest.raises(ServerError, match=r"holds what it tells now, so start again"):
+            traced(served, bpe, tmp_path / "a", made, patience=600.0)
+    finally:
+        served.fault = lambda *_: None
+    asked = [str(each) for each in served.asked[first:]]
+    assert max(map(asked.count, asked)) == 5
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])

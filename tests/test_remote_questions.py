@@ -143,6 +143,8 @@ def test_the_separator_before_a_document_comes_as_a_huge_number(bytes_of_a_token
         {"spans": []},
         {"spans": [[]]},
         {"spans": ["abcdef"]},
+        {"spans": [["abc\ud800ef", None]]},
+        {"metadata": '{"id": "\udfff"}'},
         {"spans": [[b"abcdef".hex(), None], [None, None]]},
         {"blocked": None},
         {"blocked": 1},

@@ -38,6 +38,11 @@ class BruteForceIndex:
         )
 
     @property
+    def n_odd(self) -> int:
+        """0: files give no odd answers."""
+        return 0
+
+    @property
     def most_read(self) -> None:
         """Occurrences may all be read."""
         return None
@@ -112,6 +117,10 @@ class BruteForceIndex:
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
         """`document_tokens` as an array."""
         return np.array(self.document_tokens(shard, document, start, stop), np.uint32)
+
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
+        return "build it again"
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document."""

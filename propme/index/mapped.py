@@ -116,6 +116,11 @@ class MappedIndex:
         return type(self), self._opened_with
 
     @property
+    def n_odd(self) -> int:
+        """0: files give no odd answers."""
+        return 0
+
+    @property
     def most_read(self) -> None:
         """Occurrences may all be read."""
         return None
@@ -224,6 +229,10 @@ class MappedIndex:
         """`document_tokens` as an array, which takes less time."""
         first, end = self._shards[shard].document_bounds(document)
         return self._shards[shard].tokens[first + max(start, 0) : min(end, first + max(stop, 0))]
+
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
+        return "build it again"
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""

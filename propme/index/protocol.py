@@ -57,6 +57,10 @@ class Index(Protocol):
         """Documents in the index; copies count separately."""
 
     @property
+    def n_odd(self) -> int:
+        """Odd answers that this thread has made use of: a count that rests on one is not exact."""
+
+    @property
     def n_tokens(self) -> int:
         """Tokens in the index, separators left out."""
 
@@ -105,6 +109,9 @@ class Index(Protocol):
         self, shard: int, document: int, start: int, stop: int
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
         """`document_tokens` as an array, which takes less time."""
+
+    def disown(self, position: Position) -> str:
+        """What to do about a document that does not hold what was found there."""
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document as its corpus gave it, its id as ``"id"``."""

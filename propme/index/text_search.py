@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import accumulate, chain, islice, pairwise
 
@@ -96,6 +96,17 @@ def find_text(
     if not stripped:
         return TextOccurrences((), exact=True)
     most = most or index.most_read or MOST_CANDIDATES
+    n_odd = index.n_odd
+    found = _find(index, stripped, most, encoding)
+    return replace(found, exact=found.exact and index.n_odd == n_odd)
+
+
+def _find(
+    index: Index,
+    stripped: str,
+    most: int,
+    encoding: tuple[Sequence[int], Sequence[tuple[int, int]]] | None,
+) -> TextOccurrences:
     anchored = _anchor(index, stripped, encoding)
     if anchored is None:
         return _find_short(index, stripped, most)

@@ -106,11 +106,7 @@ class Tracer:
         found = []
         for number, (start, stop, reason) in enumerate(ranges):
             is_kept = number in segment_of
-            n_documents, exact = (
-                documents.count_documents(hits[number], self._most_counted)
-                if is_kept
-                else (1, False)
-            )
+            n_documents, exact = self._count_documents(hits[number]) if is_kept else (1, False)
             char_start, char_stop = traced.characters(start, stop)
             found.append(
                 Span(
@@ -130,6 +126,11 @@ class Tracer:
                 )
             )
         return tuple(found), [segment for segment, _ in merged]
+
+    def _count_documents(self, hits: Hits) -> tuple[int, bool]:
+        n_odd = self._index.n_odd
+        n_documents, exact = documents.count_documents(hits, self._most_counted)
+        return n_documents, exact and self._index.n_odd == n_odd
 
     def _passages(
         self, traced: TracedText, whole: TextOccurrences
@@ -314,7 +315,7 @@ class _MatchDescriber:
             place = f"shard {window.position.shard}, document {window.position.document}"
             raise BrokenIndexError(
                 f"{place}: the index says that {span.text!r} stands there, but there stands"
-                f" {shown!r}; build it again"
+                f" {shown!r}; {self._index.disown(window.position)}"
             )
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 import zlib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from propme.errors import InputError
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS turns (server TEXT PRIMARY KEY, next REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS holds
+    (server TEXT PRIMARY KEY, until REAL NOT NULL, cause TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS claims
     (question BLOB PRIMARY KEY, owner INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
@@ -28,7 +31,7 @@ CREATE TABLE IF NOT EXISTS claims
 #: The turn of who asks next, given out in one statement: two processes never get the same.
 _TAKE_TURN = """
 INSERT INTO turns VALUES (:server, :now + :step) ON CONFLICT (server) DO UPDATE
-SET next = CASE WHEN next > :now + :farthest THEN :now ELSE max(next, :now) END + :step
+SET next = CASE WHEN next > :now + :farthest + :queued THEN :now ELSE max(next, :now) END + :step
 RETURNING next
 """
 
@@ -42,6 +45,9 @@ RETURNING owner
 
 #: Seconds for which a process waits for others that are writing, in all and at a time.
 _PATIENCE, _AT_A_TIME = 60.0, 5.0
+
+#: Seconds by which turns that are taken behind a hold may push on what comes next.
+_QUEUED = 3600.0
 
 #: What is farther ahead than this comes of a clock that was set back, in seconds.
 _FARTHEST = 3600.0
@@ -59,6 +65,10 @@ class Answers:
     path : Path
         Made if it is missing.
 
+    Attributes
+    ----------
+    path : Path
+
     Raises
     ------
     InputError
@@ -66,7 +76,7 @@ class Answers:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._opened = threading.local()
         self._has_dropped = False
         try:
@@ -96,13 +106,17 @@ class Answers:
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         self._execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, packed))
 
+    def forget(self, question: bytes) -> None:
+        """Keep no answer to a question."""
+        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+
     def drop(self, question: bytes) -> None:
         """Forget an answer that cannot be right, and say so the first time."""
-        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+        self.forget(question)
         if not self._has_dropped:
             self._has_dropped = True
             warnings.warn(
-                f"{self._path}: answers that are damaged or cannot be right are dropped and asked"
+                f"{self.path}: answers that are damaged or cannot be right are dropped and asked"
                 " anew",
                 DroppedAnswersWarning,
                 stacklevel=2,
@@ -143,20 +157,43 @@ class Answers:
         now = time.time()
         if rate:
             step = 1 / rate
-            values = {"server": server, "now": now, "step": step, "farthest": _FARTHEST}
+            values = {
+                "server": server,
+                "now": now,
+                "step": step,
+                "farthest": _FARTHEST,
+                "queued": _QUEUED,
+            }
             ((follows,),) = self._execute(_TAKE_TURN, values)
             return max(0.0, float(follows) - step - now)
         rows = self._execute("SELECT next FROM turns WHERE server = ?", (server,))
         wait = float(rows[0][0]) - now if rows else 0.0
-        return wait if 0 < wait <= _FARTHEST else 0.0
+        return wait if 0 < wait <= _FARTHEST + _QUEUED else 0.0
 
-    def hold(self, server: str, seconds: float) -> None:
+    def hold(self, server: str, seconds: float, cause: str) -> None:
         """Let nobody ask a server for some seconds, an hour at most, for it said so."""
+        self._execute(
+            "INSERT INTO holds VALUES (?, ?, ?) ON CONFLICT (server) DO UPDATE"
+            " SET until = excluded.until, cause = excluded.cause WHERE until < excluded.until",
+            (server, time.time() + min(seconds, _FARTHEST), cause),
+        )
         self._execute(
             "INSERT INTO turns VALUES (?, ?)"
             " ON CONFLICT (server) DO UPDATE SET next = max(next, excluded.next)",
             (server, time.time() + min(seconds, _FARTHEST)),
         )
+
+    def held(self, server: str) -> str:
+        """Why nobody may ask a server, and until when; empty: it may be asked."""
+        now = time.time()
+        rows = self._execute(
+            "SELECT until, cause FROM holds WHERE server = ? AND until BETWEEN ? AND ?",
+            (server, now, now + _FARTHEST),
+        )
+        if not rows:
+            return ""
+        until, cause = rows[0]
+        return f"{cause}, asked to wait until {datetime.fromtimestamp(until):%H:%M}"
 
     def _execute(self, statement: str, values: Any = ()) -> list[Any]:
         """Rows of a statement, which waits while other processes write."""
@@ -177,7 +214,7 @@ class Answers:
         return opened
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=_AT_A_TIME, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_AT_A_TIME, isolation_level=None)
         try:
             # Readers and a writer do not wait for each other. What a crash of the machine loses of
             # the last second is asked again.
@@ -191,7 +228,7 @@ class Answers:
     def _unusable(self, error: Exception) -> InputError:
         return InputError(
             f"cannot be used as a file of answers ({error}); make room, name another, or remove it",
-            str(self._path),
+            str(self.path),
         )
 
 

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,11 +33,22 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 #: it may be overloaded, or it may never answer this one.
 _TRIES_OF_REFUSED = 3
 
-#: Under which it is kept of an odd answer that the server said it twice.
-_CONFIRMED = "confirmed"
+#: How often a question is asked whose answer cannot be right. Then what it is measured by, which
+#: the server told of the index, is asked anew.
+_TRIES_OF_WRONG = 5
+
+#: How often a question has failed when it is told, once, that it is asked again: most do not twice.
+_FAILURES_UNTOLD = 3
+
+#: Odd answers that a process has at hand, so that it does not ask each time: they are not kept.
+_ODD_AT_HAND = 500
 
 #: Seconds after which it is looked again whether another process has got an answer.
 _LOOKED_AGAIN = 0.05
+
+
+class AskedAgainWarning(UserWarning):
+    """A server does not answer, and is asked again for some time."""
 
 
 class NotAnsweredYetError(PropMeError):
@@ -81,6 +93,8 @@ class Client:
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix="asking")
         self._lock = threading.Lock()
         self._round = _Round()
+        self._odd: dict[bytes, Answer] = {}
+        self._has_told = False
         self.n_requests = 0
 
     def ask(self, question: Question) -> Answer:
@@ -111,6 +125,16 @@ class Client:
                 self._round = _Round()
             raise
 
+    def forget(self, questions: Sequence[Question]) -> str:
+        """Keep no answer to these questions, for an error came of them; what to do, and where."""
+        for name in (self._name(question.fields) for question in questions):
+            self._odd.pop(name, None)
+            self._answers.forget(name)
+        return (
+            f"these are answers of {self._server.url}, index {self._server.index}, or were kept in"
+            f" {self._answers.path}, which forgets them: trace again, and if it stays so, remove it"
+        )
+
     def _answer_or_future(self, question: Question) -> Answer | Future[Answer]:
         name = self._name(question.fields)
         kept = self._kept(name, question)
@@ -138,13 +162,16 @@ class Client:
         return hashlib.sha256(asked.encode()).digest()
 
     def _kept(self, name: bytes, question: Question) -> Answer | None:
-        """A kept answer; one that cannot be right is dropped."""
+        """A kept answer, or an odd one of this process; what cannot be right is dropped."""
+        doubted = self._odd.get(name)
+        if doubted is not None:
+            return self._check(name, question, doubted)[0]
         kept = self._answers.get(name)
         if kept is None:
             return None
         try:
             answer, odd = self._check(name, question, kept)
-            if not odd or kept.get(_CONFIRMED) is True:
+            if not odd:
                 return answer
         except WrongAnswerError:
             pass
@@ -168,43 +195,95 @@ class Client:
             kept = self._kept(name, question)
             if kept is not None:
                 return kept
-            answer = self._patiently(name, question, round_.stopped)
-            self._answers.put(name, answer)
+            answer, odd = self._patiently(name, question, round_.stopped)
+            if odd:
+                self._have_at_hand(name, answer)
+            else:
+                self._answers.put(name, answer)
             return answer
         finally:
             self._answers.release(name)
             with self._lock:
                 round_.under_way.pop(name, None)
 
-    def _patiently(self, name: bytes, question: Question, stopped: threading.Event) -> Answer:
-        """Ask, ever more slowly, while the server may yet answer."""
+    def _have_at_hand(self, name: bytes, answer: Answer) -> None:
+        with self._lock:
+            if len(self._odd) >= _ODD_AT_HAND:
+                self._odd.clear()
+            self._odd[name] = answer
+
+    def _patiently(
+        self, name: bytes, question: Question, stopped: threading.Event, twice: bool = False
+    ) -> Checked:
+        """Ask, ever more slowly, while the server may yet answer; or until it says it ``twice``."""
         url = self._server.url
         deadline = time.monotonic() + self._settings.patience
-        pause, refused, last = _FIRST_WAIT, 0, "it is left alone"
+        pause, failed, refused, wrong, last = _FIRST_WAIT, 0, 0, 0, "it is left alone"
         wait = 0.0
         doubted: Answer | None = None
         while True:
             wait = max(wait, self._answers.turn(url, self._settings.rate))
             if time.monotonic() + wait > deadline or stopped.wait(wait):
-                raise ServerError(self._told(last))
+                raise ServerError(self._told(self._answers.held(url) or last))
             try:
                 answer, odd = self._check(name, question, self._request(question))
-                if not odd:
-                    return answer
-                if answer == doubted:
-                    return answer | {_CONFIRMED: True}
-                last, wait, doubted = f"its answer is odd: {odd}", 0.0, answer
+                if not (odd or twice) or answer == doubted:
+                    return answer, odd
+                # Not at once, for what was wrong with the server may last.
+                last, wait, doubted = f"its answer is doubted: {odd}", _spread(pause), answer
+                pause *= 2
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
+                failed += 1
+                if failed == _FAILURES_UNTOLD:
+                    self._tell(last, deadline - time.monotonic())
+                wrong += isinstance(error, WrongAnswerError)
+                if wrong == _TRIES_OF_WRONG:
+                    self._doubt(question, stopped)
+                    raise ServerError(self._told(f"{last}, {wrong} times")) from None
                 if refused == _TRIES_OF_REFUSED:
                     raise RefusedError(self._told(last)) from None
                 if error.after:
-                    last += f", and asks for {error.after:.0f} s of rest"
-                    self._answers.hold(url, error.after)
+                    self._answers.hold(url, error.after, f"status {error.status}")
                 # Not all at the same time, but never before the server wants it.
-                wait = max(error.after, min(pause, _LONGEST_WAIT) * random.uniform(0.5, 1))
+                wait = max(error.after, _spread(pause))
                 pause *= 2
+
+    def _doubt(self, question: Question, stopped: threading.Event) -> None:
+        """Ask anew what answers to a question are measured by; it may be what is wrong.
+
+        Raises
+        ------
+        ServerError
+            It was.
+        """
+        for ground in question.grounds:
+            name = self._name(ground.fields)
+            kept = self._answers.get(name)
+            if kept is None:  # not told, or asked anew by another thread
+                continue
+            told, _ = self._patiently(name, ground, stopped, twice=True)
+            if told != kept:
+                self._answers.forget(name)
+                self._answers.put(name, told)
+                raise ServerError(
+                    f"{self._server.url}, index {self._server.index}: the server had told other"
+                    f" shards or documents of the index than it does now; {self._answers.path}"
+                    " holds what it tells now, so start again"
+                )
+
+    def _tell(self, why: str, seconds: float) -> None:
+        """Say once that it is asked again, for nothing else is seen for so long."""
+        with self._lock:
+            told, self._has_told = self._has_told, True
+        if not told:
+            warnings.warn(
+                f"{self._server.url}: {self._server.scrubbed(why)}; it is asked again, for up to"
+                f" {max(0.0, seconds):.0f} s",
+                AskedAgainWarning,
+                stacklevel=2,
+            )
 
     def _request(self, question: Question) -> dict[str, Any]:
         with self._lock:
@@ -217,6 +296,10 @@ class Client:
             f"{server.url}, index {server.index}: the server does not answer:"
             f" {server.scrubbed(what)}; all answers so far are kept, so start again later"
         )
+
+
+def _spread(pause: float) -> float:
+    return min(pause, _LONGEST_WAIT) * random.uniform(0.5, 1)
 
 
 def _result(answer: Answer | Future[Answer]) -> Answer:

@@ -28,6 +28,10 @@ class UnreadableError(PropMeError):
     """A document's tokens cannot be told from what the server shows of it."""
 
 
+class BlockedError(UnreadableError):
+    """A document that the server does not show: no wrong answer, and so it is kept."""
+
+
 @dataclass(frozen=True)
 class Shown:
     """One answer about a document.
@@ -117,7 +121,7 @@ class Shown:
             The document is blocked, or does not hold ``sought`` once it is encoded again.
         """
         if self.answer["blocked"]:
-            raise UnreadableError(f"{self.where}: the server has blocked this document")
+            raise BlockedError(f"{self.where}: the server has blocked this document")
         ids, before = self._ids, self.before
         n_sought = min(len(sought), self._after)
         wanted = list(sought[:n_sought])
@@ -182,6 +186,14 @@ def _before(answer: Mapping[str, Any]) -> int:
     return -1 if number in _SEPARATOR_BEFORE else number
 
 
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that can be encoded: no half of a surrogate pair stands alone."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def checked_document(
     answer: Mapping[str, Any], asked: int, numbers: range, size: int, where: str
 ) -> Answer:
@@ -217,8 +229,9 @@ def checked_document(
     blocked = answer.get("blocked", False)
     spans, metadata = field(answer, "spans", list), field(answer, "metadata", str)
     require(isinstance(blocked, bool), where, "does not say whether it is blocked")
-    texts = all(isinstance(piece, list) and piece and isinstance(piece[0], str) for piece in spans)
+    texts = all(isinstance(piece, list) and piece and _is_text(piece[0]) for piece in spans)
     require(texts and (blocked or bool(spans)), where, "shows no text")
+    require(_is_text(metadata), where, "has damaged metadata")
     try:
         metadata_of(metadata, where)
     except (BrokenIndexError, RecursionError):

@@ -6,8 +6,13 @@ is told or kept.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-from collections.abc import Mapping
+import ssl
+import threading
+import weakref
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -18,17 +23,53 @@ from propme.index.remote.settings import KEY_VARIABLE, split_address
 
 _MOST_TOLD = 300
 
+#: Errors of TLS that are those of a connection that was cut.
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+#: Most bytes of an answer: far more than all of one has.
+MOST_BYTES = 64 << 20
+
 
 class RefusedError(ServerError):
     """The server answers this question by an error, however often it is asked."""
 
 
 class PassingError(PropMeError):
-    """The server did not answer now; ``after``: seconds for which it wants to be left alone."""
+    """The server did not answer now.
 
-    def __init__(self, told: str, after: float = 0.0, refused: bool = False) -> None:
-        self.after, self.refused = after, refused
+    Attributes
+    ----------
+    after : float
+        Seconds for which it wants to be left alone.
+    refused : bool
+        It answers this question by an error of its own.
+    status : int
+        Of HTTP.
+    """
+
+    def __init__(
+        self, told: str, after: float = 0.0, refused: bool = False, status: int = 200
+    ) -> None:
+        self.after, self.refused, self.status = after, refused, status
         super().__init__(told)
+
+
+class _Loop:
+    """A thread in which requests are under way, for only there they can be given up in time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self._loop,), name="requests", daemon=True).start()
+        weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+
+    def run(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """The result of a request, for which the calling thread waits."""
+        return asyncio.run_coroutine_threadsafe(request, self._loop).result()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 class Server:
@@ -50,7 +91,9 @@ class Server:
     def __init__(self, address: str, timeout: float) -> None:
         self.url, self.index = split_address(address)
         self._key = os.environ.get(KEY_VARIABLE, "")
+        self._timeout = timeout
         self._http = _http(timeout, self._key)
+        self._loop = _Loop()
 
     def request(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one question, asked once.
@@ -60,22 +103,27 @@ class Server:
         PassingError
             It did not come, or may be another one next time.
         ServerError
-            The server does not know the index or the key.
+            The server does not know the index or the key, or its certificate is not valid.
         """
         import httpx
 
         try:
-            response = self._http.post(self.url, json=dict(question))
-        except httpx.TimeoutException:
+            response, body = self._loop.run(self._post(dict(question)))
+        except (httpx.TimeoutException, TimeoutError):
             raise PassingError("it did not answer in time") from None
         except httpx.TransportError as error:
+            if (why := _untrusted(error)) is not None:
+                raise ServerError(
+                    f"{self.url}: no safe connection to the server ({why}); is this its address,"
+                    " and are the certificates of this machine in order?"
+                ) from None
             raise PassingError(f"it cannot be reached ({type(error).__name__})") from None
         except httpx.RequestError as error:  # as where it is not encoded as its header says
             raise PassingError(f"its answer cannot be read ({type(error).__name__})") from None
         except httpx.InvalidURL:
             raise ParameterError(f"{self.url}: not an address that can be asked") from None
         try:
-            content = response.json()
+            content = json.loads(body)
         except (ValueError, RecursionError):
             content = None
         if response.status_code != 200:
@@ -86,6 +134,19 @@ class Server:
             raise PassingError(f"it answers by an error{_error_in(content)}", refused=True)
         return content
 
+    async def _post(self, question: dict[str, Any]) -> tuple[Any, bytes]:
+        """Response and body, in time as a whole: httpx's own limit is for each read."""
+        async with (
+            asyncio.timeout(self._timeout),
+            self._http.stream("POST", self.url, json=question) as response,
+        ):
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise PassingError(f"its answer is of more than {MOST_BYTES >> 20} MB")
+            return response, bytes(body)
+
     def _of_status(self, status: int, content: Any, headers: Mapping[str, str]) -> PropMeError:
         told = _error_in(content)
         if status in (401, 403):  # such an answer likes to quote the key, so it is not told
@@ -95,7 +156,7 @@ class Server:
             )
         if status in (408, 425, 429) or status >= 500:
             after = seconds_to_wait(headers.get("retry-after"))
-            return PassingError(f"it failed ({status}){told}", after)
+            return PassingError(f"it failed ({status}){told}", after, status=status)
         if status in (301, 308):
             return ServerError(
                 f"{self.url}: the server has moved ({status}) to"
@@ -111,6 +172,15 @@ class Server:
     def scrubbed(self, text: str) -> str:
         """The beginning of what the server said, without the key."""
         return (text.replace(self._key, "...") if self._key else text)[:_MOST_TOLD]
+
+
+def _untrusted(error: BaseException | None) -> str | None:
+    """What is wrong with a certificate or with TLS; ``None``: it is something that may pass."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
+            return getattr(error, "verify_message", "") or error.reason or type(error).__name__
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _error_in(content: Any) -> str:
@@ -136,7 +206,7 @@ def _http(timeout: float, key: str) -> Any:
         ) from error
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.Client(timeout=timeout, headers=headers)
+        return httpx.AsyncClient(timeout=timeout, headers=headers)
     except Exception:  # it may quote the key
         raise ParameterError(f"the key in {KEY_VARIABLE} cannot be sent") from None
 

@@ -33,6 +33,10 @@ class Memory(threading.local, Generic[Key, Value]):
         """What is remembered under a key."""
         return self._remembered.get(key, default)
 
+    def discard(self, key: Key) -> None:
+        """Forget what is remembered under a key, if anything is."""
+        self._remembered.pop(key, None)
+
     def __setitem__(self, key: Key, value: Value) -> None:
         if len(self._remembered) >= self._most:
             for old in list(islice(self._remembered, self._most // 2)):

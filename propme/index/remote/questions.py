@@ -2,8 +2,9 @@
 
 An answer is *wrong* if it cannot be right: it lacks a field, contradicts itself, the question, or
 what is known of the index. It is asked again, and never kept. It is *odd* if it may be right all
-the same, as a text that gives other tokens than the index should hold there. It is believed if the
-server says the same twice.
+the same, as a text that gives other tokens than the index should hold there. It is made use of if
+the server says the same twice, some time apart, but never kept, and no count that rests on it is
+exact.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ class Question:
         As the API names them, without the index.
     check : callable
         What is kept of an answer, and what is odd about it. Raises `WrongAnswerError`.
+    grounds : tuple of Question
+        What the server told of the index, and answers are measured by.
     """
 
     fields: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], Checked]
+    grounds: tuple[Question, ...] = ()
 
 
 def find(ids: Sequence[int], sizes: Sequence[int] | None = None) -> Question:
@@ -64,7 +68,8 @@ def find(ids: Sequence[int], sizes: Sequence[int] | None = None) -> Question:
     """
     asked = [int(token) for token in ids]
     fields = {"query_type": "find", "query_ids": asked}
-    return Question(fields, partial(_checked_find, asked, sizes))
+    grounds = () if sizes is None else (find(()),)
+    return Question(fields, partial(_checked_find, asked, sizes), grounds)
 
 
 def _checked_find(
@@ -102,6 +107,7 @@ def pointers(
     return Question(
         fields,
         partial(_checked_pointers, counts, [range(0, size * width, width) for size in sizes]),
+        (find(()),),
     )
 
 

@@ -21,7 +21,7 @@ from propme.index.remote.client import Client
 from propme.index.remote.documents import UnreadableError
 from propme.index.remote.http import RefusedError
 from propme.index.remote.memory import Memory
-from propme.index.remote.questions import find, pointers
+from propme.index.remote.questions import Question, find, pointers
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,11 @@ class RankRanges:
     def sizes(self) -> list[int]:
         """Tokens of each shard, separators included: what all other answers must fit."""
         return [high for _, high in self._client.ask(find(()))["segment_by_shard"]]
+
+    @cached_property
+    def grounds(self) -> tuple[Question, ...]:
+        """What answers about documents are measured by."""
+        return find(()), find((self.separator,), self.sizes)
 
     @cached_property
     def document_numbers(self) -> list[range]:
@@ -146,9 +151,7 @@ class RankRanges:
 
     def _find_long(self, ids: tuple[int, ...]) -> Occurrences:
         size = self._limits.query
-        # The last piece reaches back, so that none is short and common.
-        starts = [*range(0, len(ids) - size, size), len(ids) - size]
-        pieces = [(start, ids[start : start + size]) for start in starts]
+        pieces = [(start, ids[start : start + size]) for start in self._starts(len(ids))]
         if not all(self.find(piece).count for _, piece in pieces):
             return Occurrences(())
         segments = self.segments(pieces[0][1])
@@ -164,6 +167,21 @@ class RankRanges:
             if at.size:  # one behind the other, for ranks are in the order of what follows
                 ranges.append((shard, low + int(at[0]), low + int(at[-1]) + 1))
         return Occurrences(tuple(ranges))
+
+    def questions_about(self, ids: Sequence[int]) -> list[Question]:
+        """What was asked to find a passage."""
+        pieces = [ids[start : start + self._limits.query] for start in self._starts(len(ids))]
+        asked = [find(piece, self.sizes) for piece in pieces]
+        none = [0] * len(self.sizes)  # of these questions the fields alone matter
+        return asked + [pointers(piece, none, self.sizes, self.width) for piece in pieces]
+
+    def _starts(self, n: int) -> list[int]:
+        """Where the pieces of ``n`` tokens begin.
+
+        The last piece reaches back, so that none is short and common.
+        """
+        size = self._limits.query
+        return [*range(0, n - size, size), max(0, n - size)]
 
     def pointers(self, ids: Sequence[int]) -> list[npt.NDArray[np.int64]]:
         """Byte positions of the occurrences in each shard, in the order of their ranks.

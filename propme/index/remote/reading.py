@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,13 @@ import numpy as np
 from propme.errors import BrokenIndexError
 from propme.index.protocol import Occurrences, Places
 from propme.index.remote.client import Client
-from propme.index.remote.documents import MARGIN, Shown, UnreadableError, checked_document
+from propme.index.remote.documents import (
+    MARGIN,
+    BlockedError,
+    Shown,
+    UnreadableError,
+    checked_document,
+)
 from propme.index.remote.memory import MOST_REMEMBERED, Memory
 from propme.index.remote.questions import Checked, ContradictionError, Question
 from propme.index.remote.ranks import Limits, RankRanges
@@ -29,6 +37,10 @@ Met = tuple[int, tuple[int, ...]]
 
 #: A shard, a rank there, and what was sought and stands there; empty: not known.
 Sought = tuple[int, int, tuple[int, ...]]
+
+
+class _Count(threading.local):
+    n_odd = 0
 
 
 class DocumentReader:
@@ -52,8 +64,14 @@ class DocumentReader:
         # By shard and document, the tokens of it that were located, by number in the document.
         self._met: Memory[tuple[int, int], dict[int, Met]] = Memory()
         self._at_hand: Memory[tuple[Sought, int], Shown] = Memory(_AT_HAND)
+        self._made_use_of = _Count()
         # By shard and number in the index: length and metadata, and the question that told them.
         self._told: dict[tuple[int, int], tuple[int, str, Mapping[str, Any]]] = {}
+
+    @property
+    def n_odd(self) -> int:
+        """How often this thread has made use of an odd answer."""
+        return self._made_use_of.n_odd
 
     def locate_all(self, occurrences: Occurrences, numbers: Sequence[int]) -> Places:
         """Several of them, in the order asked for; shape (n, 3).
@@ -62,7 +80,10 @@ class DocumentReader:
         """
         wanted = [self._rank(occurrences, number) for number in numbers]
         self.show_all(wanted, self._usual)
-        places = [(place[0], *self._place(place)) for place in wanted]
+        places = []
+        for place in wanted:
+            with self._forgotten_if_unreadable(place):
+                places.append((place[0], *self._place(place)))
         return np.array(places, np.int64).reshape(-1, 3)
 
     @property
@@ -88,6 +109,7 @@ class DocumentReader:
         answers = self._client.ask_all(list(questions.values()))
         for (place, question), answer in zip(questions.items(), answers, strict=True):
             found[place] = self._at_hand[place, most] = self._shown(place[0], question, answer)
+        self._made_use_of.n_odd += sum(bool(found[place].odd(place[2])) for place in places)
         return [found[place] for place in places]
 
     def shown(self, place: Sought, most: int) -> Shown:
@@ -105,7 +127,8 @@ class DocumentReader:
         # Without tokens of its own, so that the text comes in one piece.
         whole = {**fields, "query_ids": [], "max_disp_len": most}
         numbers, size = self._ranks.document_numbers[shard], self._ranks.sizes[shard]
-        return Question(whole, partial(self._checked, whole, numbers, size, sought))
+        check = partial(self._checked, whole, numbers, size, sought)
+        return Question(whole, check, self._ranks.grounds)
 
     def _checked(
         self,
@@ -139,12 +162,38 @@ class DocumentReader:
         self._told.setdefault((shard, shown.document), told)
         return shown
 
+    @contextmanager
+    def _forgotten_if_unreadable(self, place: Sought) -> Iterator[None]:
+        """Of what does not fit together no answer is kept, for it is not known which is wrong."""
+        try:
+            yield
+        except BlockedError:
+            raise
+        except UnreadableError as error:
+            raise UnreadableError(f"{error} ({self._forget(place)})") from None
+
+    def _forget(self, place: Sought) -> str:
+        """Keep no answer about a place; what to do."""
+        asked = [self._by_rank(place, most) for most in (self._usual, self._limits.shown)]
+        if place[2]:
+            asked += self._ranks.questions_about(place[2])
+        for most in (self._usual, self._limits.shown):
+            self._at_hand.discard((place, most))
+        return self._client.forget(asked)
+
+    def disown(self, shard: int, document: int) -> str:
+        """Keep no answer about a document that was located before; what to do."""
+        told = [self._forget((shard, *met)) for met in self._of(shard, document).values()]
+        return told[0]
+
     def _place(self, place: Sought) -> tuple[int, int]:
         """Document, and number in it, of the token at a rank."""
         shard, rank, sought = place
         shown = self.shown(place, self._usual)
         if shown.offset is None:
             shown = self.shown(place, self._limits.shown)
+        if not shown.answer["blocked"]:
+            shown.around(sought)  # or it may be another document, and be counted
         offset = shown.offset
         if offset is None:
             offset = self._offset_by_pointers(place, shown)
@@ -185,7 +234,9 @@ class DocumentReader:
         most = self._limits.shown
         fields = {"query_type": "get_doc_by_ptr", "s": shard, "ptr": pointer}
         question = self._question(fields, shard, most, ())
-        return self._shown(shard, question, self._client.ask(question))
+        shown = self._shown(shard, question, self._client.ask(question))
+        self._made_use_of.n_odd += bool(shown.odd(()))
+        return shown
 
     def any_of(self, shard: int, document: int) -> Shown:
         """What is shown of a document that was located before, somewhere in it."""
@@ -217,7 +268,8 @@ class DocumentReader:
         rank, sought = known[near]
         for most in dict.fromkeys((self._usual, self._limits.shown)):
             shown = self.shown((shard, rank, sought), most)
-            tokens = shown.tokens(sought, start - near, stop - near)
+            with self._forgotten_if_unreadable((shard, rank, sought)):
+                tokens = shown.tokens(sought, start - near, stop - near)
             if tokens is not None:
                 return tokens
         raise UnreadableError(

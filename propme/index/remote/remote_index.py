@@ -76,6 +76,11 @@ class RemoteIndex:
         return self._settings.most_read
 
     @property
+    def n_odd(self) -> int:
+        """Odd answers that this thread has made use of; see `propme.index.remote.questions`."""
+        return self._documents.n_odd
+
+    @property
     def n_documents(self) -> int:
         """Documents in the index; copies count separately."""
         return self._ranks.separators.count
@@ -167,6 +172,10 @@ class RemoteIndex:
     ) -> npt.NDArray[np.unsignedinteger[Any]]:
         """`document_tokens` as an array."""
         return np.array(self._documents.tokens(shard, document, start, stop), np.uint32)
+
+    def disown(self, position: Position) -> str:
+        """Forget the answers about a document that does not hold what was found there."""
+        return self._documents.disown(position.shard, position.document)
 
     def metadata(self, shard: int, document: int) -> dict[str, Any]:
         """Metadata of a document that was located before."""

@@ -42,7 +42,7 @@ class RemoteSettings:
     patience : float
         Seconds for which a question is repeated while the server is lost, busy or failing.
     timeout : float
-        Seconds in which an answer must come.
+        Seconds in which an answer must come, whole.
     offline : bool
         Only kept answers are given; any other question ends in a `NotAnsweredYetError`.
     """
@@ -63,7 +63,7 @@ class RemoteSettings:
 
 def is_remote(address: object) -> bool:
     """Whether an index lies behind a server: its address is a URL."""
-    return str(address).startswith(("http://", "https://"))
+    return str(address).lower().startswith(("http://", "https://"))
 
 
 def split_address(address: str) -> tuple[str, str]:
