@@ -26,6 +26,7 @@ def small_parameters(folder):
     corpus.write_text('{"text": "a"}\n')
     nothing = dict.fromkeys(("heldout", "human", "model"), "")
     own = {"corpus": str(corpus), "tokenizer": "bytes", "strata": [], "cache": str(folder / "c")}
+    own["n_prefix"] = 1
     return nothing | own | {"output": "out", "backend": "recorded", "recorded": str(corpus)}
 
 

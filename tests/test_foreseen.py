@@ -14,6 +14,7 @@ from propme.cli import main
 from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, RunError
 from propme.index import Tokenizer, build_index
+from propme.runner import needs
 from propme.runner.foreseen import foresee
 from propme.runner.running import Which
 
@@ -140,6 +141,27 @@ def test_an_index_that_is_named_must_be_one_and_of_this_corpus(own, tmp_path):
         "n_prefix: 2 documents are wanted, and the index has 1"
     ]
     assert foreseen(**mine | {"n_prefix": 2, "prefix_texts": own["corpus"]}).missing == []
+
+
+def test_a_small_corpus_has_a_document_for_each_prefix(own):
+    assert foreseen(**own | {"n_prefix": 2}).missing == [
+        "n_prefix: 2 documents are wanted, and the corpus has 1"
+    ]
+    with open(own["corpus"], "a") as file:
+        file.write('{"text": "And the sea was deep."}\n')
+    assert foreseen(**own | {"n_prefix": 2}).missing == []
+    # As many again of each stratum.
+    Path(own["corpus"]).write_text('{"text": "It was the sea.", "copies": 4}\n' * 3)
+    told = foreseen(**own | {"n_prefix": 2, "strata": [1, 4]}).missing
+    assert "n_prefix: 4 documents are wanted, and the corpus has 3" in told
+
+
+def test_a_corpus_that_is_not_looked_at_to_its_end_is_not_counted(own, monkeypatch):
+    """Of two documents of 15 and 21 bytes the first alone is looked at."""
+    with open(own["corpus"], "a") as file:
+        file.write('{"text": "And the sea was deep."}\n')
+    monkeypatch.setattr(needs, "_LOOKED_AT", 15)
+    assert foreseen(**own | {"n_prefix": 2}).missing == []
 
 
 def model_folder(folder, **config):

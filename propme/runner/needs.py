@@ -20,6 +20,7 @@ from typing import Any
 from propme.errors import PropMeError
 from propme.index import is_remote
 from propme.prompts import TARGET_TOKENS
+from propme.records import Document
 from propme.run import (
     DEMO,
     STAGES,
@@ -72,6 +73,7 @@ def needs_of(stages: Iterable[str], effective: Mapping[str, Any]) -> list[Need]:
     found: list[Need] = [*_folders(effective)]
     if prompts in stages:
         found += [*_corpora(effective), *_requests(effective), *_strata(effective)]
+        found += _prefixes(effective)
     if generation in stages:
         found += [*_model(effective), *_lengths(effective)]
     if prompts in stages or tracing in stages:
@@ -172,6 +174,24 @@ def _strata(effective: Mapping[str, Any]) -> Iterator[Need]:
         )
 
 
+def _prefixes(effective: Mapping[str, Any]) -> Iterator[Need]:
+    """Whether a corpus that is small enough to be counted has a document for each prefix."""
+    corpus = resolve(effective["corpus"])
+    drawn = not effective["prefix_texts"] and not effective["index"]  # its manifest tells
+    if not drawn or effective["corpus"] in ("", DEMO) or not corpus.exists():
+        return
+    found = list(_first_documents(corpus, effective))
+    n_documents = sum(map(len, found))
+    wanted = effective["n_prefix"] * max(1, len(effective["strata"]))
+    # Fewer bytes than are looked at: the file ended before.
+    sizes = [sum(len(d.text.encode("utf-8")) for d in documents) for documents in found]
+    whole = len(found) < _FILES and all(size < _LOOKED_AT for size in sizes)
+    if whole and 0 < n_documents < wanted:
+        yield Need(
+            missing=f"n_prefix: {wanted} documents are wanted, and the corpus has {n_documents}"
+        )
+
+
 def _groups(effective: Mapping[str, Any]) -> Iterator[Need]:
     """Keys asked for by name, beyond those that are looked for in any corpus, that none has."""
     corpus = resolve(effective["corpus"])
@@ -191,20 +211,25 @@ def _groups(effective: Mapping[str, Any]) -> Iterator[Need]:
 
 def _metadata_keys(corpus: Path, effective: Mapping[str, Any]) -> tuple[int, Counter[str]]:
     """How many documents were looked at, and how many of them have each metadata key."""
-    from propme.corpus import find_files, sample_file
-
     keys: Counter[str] = Counter()
     n_documents = 0
+    for documents in _first_documents(corpus, effective):
+        n_documents += len(documents)
+        keys.update(key for document in documents for key in document.metadata)
+    return n_documents, keys
+
+
+def _first_documents(corpus: Path, effective: Mapping[str, Any]) -> Iterator[list[Document]]:
+    """First documents of each of the first files."""
+    from propme.corpus import find_files, sample_file
+
     try:
         files = find_files([corpus])[:_FILES]
     except PropMeError:  # told where the corpus is read
         files = []
     for file in files:
         fields = (effective["text_field"], effective["id_field"])
-        for document in sample_file(file, *fields, _LOOKED_AT)[0]:
-            n_documents += 1
-            keys.update(document.metadata)
-    return n_documents, keys
+        yield sample_file(file, *fields, _LOOKED_AT)[0]
 
 
 def _model(effective: Mapping[str, Any]) -> Iterator[Need]:
