@@ -235,10 +235,11 @@ class Client:
             except PassingError as error:
                 refused += error.refused
                 last = str(error)
-                failed += 1
+                is_wrong = isinstance(error, WrongAnswerError)
+                failed += not (is_wrong or error.refused)  # which are not repeated for long
                 if failed == _FAILURES_UNTOLD:
                     self._tell(last, deadline - time.monotonic())
-                wrong += isinstance(error, WrongAnswerError)
+                wrong += is_wrong
                 if wrong == _TRIES_OF_WRONG:
                     self._doubt(question, stopped)
                     raise ServerError(self._told(f"{last}, {wrong} times")) from None
