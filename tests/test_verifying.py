@@ -192,7 +192,6 @@ def test_inputs_are_not_left_out_of_a_record(copy):
             lambda r: r["stages"]["1_prompts"]["figures"].update({"1_prompts.png": ""}),
             "figure 1_prompts.png",
         ),
-        (lambda r: r["report"].pop("files"), "report"),
         (lambda r: r["report"]["files"].update({"index.html": ""}), "report index.html"),
         (lambda r: r["stages"]["4_analysis"]["tables"].update(metrics=""), "table metrics"),
     ],
