@@ -244,7 +244,7 @@ def test_the_command_ends_with_a_status_and_no_traceback(tmp_path: Path) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"propme: {tmp_path}: no manifest.json here, so this is no finished" + (
-        " index; build it\n"
+        " index; build it with 'propme index build'\n"
     )
 
 

@@ -318,15 +318,15 @@ def test_later_files_and_single_parameters_win(tmp_path):
 
 
 def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
-    parameters = tiny_parameters(tmp_path / "out", tmp_path / "cache") | {"n_prefix": 1000}
+    parameters = tiny_parameters(tmp_path / "out", tmp_path / "cache") | {"n_mismatched": 1000}
     file = tmp_path / "p.yaml"
     file.write_text(yaml.safe_dump(parameters))
     done = propme("run", file)
     assert done.returncode == 1
     assert "1_prompts failed: InputError" in done.stderr
-    assert "too few documents" in done.stderr
+    assert "heldout.jsonl: 3 documents" in done.stderr
     assert "Traceback (most recent call last)" not in done.stderr
-    assert "too few documents" in (tmp_path / "out" / "1_prompts.ipynb").read_text()
+    assert "heldout.jsonl: 3 documents" in (tmp_path / "out" / "1_prompts.ipynb").read_text()
     assert not (tmp_path / "out" / "2_generation.ipynb").exists()
 
 
@@ -414,7 +414,7 @@ def test_an_index_of_another_corpus_is_refused(finished, tmp_path):
     folder, _ = finished
     inputs = json.loads((folder / "run.json").read_text())["inputs"]
     with pytest.raises(InputError, match="built from another corpus"):
-        found_inputs._require_same_corpus(
+        found_inputs.require_same_corpus(
             Path(inputs["index"]["path"]), inputs["heldout"]["path"], inputs["heldout"]["sha256"]
         )
 
