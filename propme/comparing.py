@@ -47,13 +47,10 @@ def compare(
     TableError
         A run lacks a table.
     """
-    effective = effective_parameters(given, overrides or {}, output)
-    runs = [resolve(str(run)) for run in effective["runs"]]
+    effective, runs = _planned(given, overrides or {}, output)
     for run in runs:
         require_free(RunFolder(run))
-    names = across_runs.require_runs(runs)
-    given_courses = across_runs.courses(effective["trajectories"], effective["control"], names)
-    across_runs.pairs_of(names, effective["pairs"], given_courses)
+    across_runs.require_runs(runs)
     folder = open_comparison(effective["output"])
     with held(folder):
         _execute(folder, effective, runs)
@@ -101,11 +98,7 @@ def what_is_missing(
     ParameterError
         As `compare`.
     """
-    effective = effective_parameters(given, overrides or {}, output)
-    runs = [resolve(str(run)) for run in effective["runs"]]
-    names = across_runs.run_names(runs)
-    courses = across_runs.courses(effective["trajectories"], effective["control"], names)
-    across_runs.pairs_of(names, effective["pairs"], courses)
+    effective, runs = _planned(given, overrides or {}, output)
     missing = {}
     for run in runs:
         try:
@@ -114,6 +107,18 @@ def what_is_missing(
         except PropMeError as error:
             missing[portable(str(run))] = str(error)
     return effective["output"], missing
+
+
+def _planned(
+    given: Sequence[str | Path], overrides: Mapping[str, Any], output: str | None
+) -> tuple[dict[str, Any], list[Path]]:
+    """Parameters and folders of runs, once courses of training and pairs name known runs."""
+    effective = effective_parameters(given, overrides, output)
+    runs = [resolve(str(run)) for run in effective["runs"]]
+    names = across_runs.run_names(runs)
+    courses = across_runs.courses(effective["trajectories"], effective["control"], names)
+    across_runs.pairs_of(names, effective["pairs"], courses)
+    return effective, runs
 
 
 def effective_parameters(
