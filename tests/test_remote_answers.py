@@ -66,6 +66,28 @@ def test_a_clock_that_was_set_back_does_not_stop_the_turns(tmp_path, monkeypatch
     assert answers.held("s") == ""
 
 
+def test_what_a_source_told_about_a_time_is_forgotten_and_nothing_else(tmp_path, monkeypatch):
+    """900 seconds before and after."""
+    answers = Answers(tmp_path / "a")
+    for at in (0, 99, 100, 1000, 1900, 1901):
+        monkeypatch.setattr(time, "time", lambda at=at: 1e9 + at)
+        for source in ("s#i", "s#j"):
+            answers.put(f"{source}{at}".encode(), {"at": at}, source)
+    assert answers.when(b"s#i1000") == 1e9 + 1000
+    assert answers.when(b"none") is None
+    answers.disbelieve("s#i", 1e9 + 1000)
+
+    def kept(source):
+        return [
+            at for at in (0, 99, 100, 1000, 1900, 1901) if answers.get(f"{source}{at}".encode())
+        ]
+
+    assert kept("s#i") == [0, 99, 1901]
+    answers.forget_source("s#i")
+    assert kept("s#i") == []
+    assert kept("s#j") == [0, 99, 100, 1000, 1900, 1901]
+
+
 # --- claims ---------------------------------------------------------------------------------------
 
 
@@ -103,7 +125,7 @@ def test_what_another_process_has_claimed_is_not_let_go(tmp_path):
 def _write(path, first):
     answers = Answers(path)
     for number in range(first, first + 100):
-        answers.put(number.to_bytes(4, "big"), {"n": number})
+        answers.put(number.to_bytes(4, "big"), {"n": number}, "s#i")
         answers.turn("s", 1000.0)
 
 
@@ -151,15 +173,15 @@ def test_four_processes_that_ask_the_same_at_once_ask_each_question_once(text_in
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_done(tmp_path):
     answers = Answers(tmp_path / "a")
-    answers.put(b"before", {"n": 1})
+    answers.put(b"before", {"n": 1}, "s#i")
     (pages,) = answers._connection().execute("PRAGMA page_count").fetchone()
     answers._connection().execute(f"PRAGMA max_page_count = {pages}")
     noise = {"text": os.urandom(100_000).hex()}
     with pytest.raises(InputError, match=r"is full\); make room"):
-        answers.put(b"q", noise)
+        answers.put(b"q", noise, "s#i")
     assert answers.get(b"before") == {"n": 1}
     answers._connection().execute("PRAGMA max_page_count = 10000")
-    answers.put(b"q", noise)
+    answers.put(b"q", noise, "s#i")
     assert answers.get(b"q") == noise
     assert answers.turn("s", 1.0) == 0
     assert Answers(tmp_path / "a").get(b"q") == noise
@@ -171,13 +193,13 @@ def test_a_file_that_stays_locked_is_told_and_used_again_once_it_is_free(tmp_pat
     answers = Answers(tmp_path / "a")
     with sqlite3.connect(tmp_path / "a", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        for write in (lambda: answers.put(b"q", {}), lambda: answers.turn("s", 1.0)):
+        for write in (lambda: answers.put(b"q", {}, "s#i"), lambda: answers.turn("s", 1.0)):
             with pytest.raises(InputError, match="locked"):
                 write()
         assert answers.turn("s", 0) == 0  # reads, and waits for nobody
         other.execute("ROLLBACK")
     assert answers.turn("s", 1.0) == 0
-    answers.put(b"q", {"n": 1})
+    answers.put(b"q", {"n": 1}, "s#i")
     assert answers.get(b"q") == {"n": 1}
 
 
@@ -203,9 +225,9 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 def test_a_damaged_row_is_dropped_and_that_is_said_once(row, tmp_path, recwarn):
     answers = Answers(tmp_path / "a")
     for question in (b"one", b"two"):
-        raw(tmp_path / "a", "INSERT INTO answers VALUES (?, ?)", question, row)
+        raw(tmp_path / "a", "INSERT INTO told VALUES (?, 's#i', 0, ?)", question, row)
         assert answers.get(question) is None
-        answers.put(question, {"n": 1})
+        answers.put(question, {"n": 1}, "s#i")
         assert answers.get(question) == {"n": 1}
     (said,) = (each for each in recwarn if each.category is DroppedAnswersWarning)
     assert "asked anew" in str(said.message)

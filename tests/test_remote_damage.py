@@ -68,9 +68,13 @@ def made(real_texts, long_text):
     return [generation(text, f"g{n}") for n, text in enumerate(texts)]
 
 
-def traced(server, bpe, answers, made, patience=5.0):
+def opened(server, bpe, answers, patience=5.0):
     asked = RemoteSettings(str(answers), rate=0, at_once=1, most_read=1000, patience=patience)
-    return trace_all(made, RemoteIndex(server.address, bpe, settings=asked, limits=LIMITS), CHOSEN)
+    return RemoteIndex(server.address, bpe, settings=asked, limits=LIMITS)
+
+
+def traced(server, bpe, answers, made, patience=5.0):
+    return trace_all(made, opened(server, bpe, answers, patience), CHOSEN)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +188,7 @@ def test_a_file_full_of_answers_that_cannot_be_right_is_asked_anew_and_that_is_s
 ):
     traced(served, bpe, tmp_path / "a", made)
     with sqlite3.connect(tmp_path / "a") as file:
-        file.execute("UPDATE answers SET answer = ?", (zlib.compress(wrong),))
+        file.execute("UPDATE told SET answer = ?", (zlib.compress(wrong),))
     first = len(served.asked)
     with pytest.warns(DroppedAnswersWarning) as said:
         assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
@@ -213,10 +217,7 @@ def test_of_two_answers_that_contradict_each_other_neither_is_kept(
 
     served.fault = fault
     try:
-        with (
-            pytest.warns(DroppedAnswersWarning),
-            pytest.raises(ServerError, match=r"tells two lengths.*start again"),
-        ):
+        with pytest.raises(ServerError, match=r"tells two lengths.*start again"):
             traced(served, bpe, tmp_path / "a", made)
     finally:
         served.fault = lambda *_: None
@@ -238,6 +239,48 @@ def shown_otherwise(server, other):
         yield
     finally:
         server.fault = lambda *_: None
+
+
+def test_a_token_that_is_shown_at_two_ranks_is_told_and_what_came_with_it_forgotten(
+    served, bpe, made, sound, tmp_path
+):
+    """That of the rank before holds what was sought as well, and nothing in it is odd."""
+    index = opened(served, bpe, tmp_path / "a")
+    found = index.find(bpe.encode(" it was the"))
+    ((shard, low, high), *_) = found.ranges
+    assert high - low > 1
+
+    def before(question, answer):
+        if (question["s"], question["rank"]) != (shard, low + 1):
+            return None
+        return Reply(200, served.reply(question | {"rank": low}).content)
+
+    with shown_otherwise(served, before):
+        index.locate(found, 1)
+        with pytest.raises(ServerError, match=rf"at two ranks, {low + 1} and {low}; .*start again"):
+            index.locate(found, 0)
+    asked, again = len(served.asked), opened(served, bpe, tmp_path / "a")
+    places = again.locate_all(again.find(bpe.encode(" it was the")), [0, 1])
+    assert len(set(map(tuple, places.tolist()))) == 2
+    assert len(served.asked) > asked + 2  # the ranks of what was sought, too
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_metadata_that_are_told_in_two_ways_are_forgotten_in_one_go(
+    served, bpe, made, sound, tmp_path
+):
+    """At every other rank a document has other ones."""
+
+    def fault(question, answer):
+        other = answer["metadata"].replace('"t', '"other-t')
+        return Reply(200, answer | {"metadata": other}) if question["rank"] % 2 else None
+
+    with (
+        shown_otherwise(served, fault),
+        pytest.raises(ServerError, match=r"or two metadata of it; .*start again"),
+    ):
+        traced(served, bpe, tmp_path / "a", made)
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
 
 
 def test_an_odd_answer_that_is_given_twice_is_told_and_asked_anew_by_the_next_run(
@@ -311,8 +354,7 @@ def test_an_error_of_an_answer_names_server_and_file_and_the_answers_are_not_kep
         return Reply(200, answer | {"segment_by_shard": ranges})
 
     served.fault = shifted
-    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
-    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    index = opened(served, bpe, tmp_path / "a")
     try:
         with pytest.raises(UnreadableError) as error:
             index.locate(index.find(bpe.encode("de")), 0)
@@ -327,8 +369,7 @@ def test_an_error_of_an_answer_names_server_and_file_and_the_answers_are_not_kep
 def test_a_document_that_is_not_what_was_found_stops_the_trace_and_is_forgotten(
     served, bpe, made, sound, tmp_path
 ):
-    asked = RemoteSettings(str(tmp_path / "a"), rate=0, at_once=1, most_read=1000)
-    index = RemoteIndex(served.address, bpe, settings=asked, limits=LIMITS)
+    index = opened(served, bpe, tmp_path / "a")
     found = index.find(bpe.encode("de"))
     told = index.disown(index.locate(found, 0))
     assert served.address.split("#")[0] in told
@@ -358,10 +399,34 @@ def test_a_wrong_answer_about_the_index_is_found_out_and_asked_anew(
     served.fault = fault
     first = len(served.asked)
     try:
-        with pytest.raises(ServerError, match=r"holds what it tells now, so start again"):
+        with pytest.raises(
+            ServerError, match=r"forgets all that it told of the index before, so start"
+        ):
             traced(served, bpe, tmp_path / "a", made, patience=600.0)
     finally:
         served.fault = lambda *_: None
     asked = [str(each) for each in served.asked[first:]]
     assert max(map(asked.count, asked)) == 5
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_what_the_index_is_measured_by_is_asked_anew_once_a_text_does_not_fit(
+    served, bpe, made, sound, tmp_path
+):
+    """Ranges of each shard are told of the other: nothing that is told of them disagrees."""
+
+    def fault(question, number):
+        if question["query_type"] != "find":
+            return None
+        answer = served.reply(question).content
+        return Reply(200, answer | {"segment_by_shard": answer["segment_by_shard"][::-1]})
+
+    index = opened(served, bpe, tmp_path / "a")
+    served.fault = fault
+    try:
+        found = index.find(bpe.encode("de"))
+        with pytest.raises(UnreadableError):
+            index.locate_all(found, range(found.count))
+    finally:
+        served.fault = lambda *_: None
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])

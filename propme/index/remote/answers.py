@@ -20,7 +20,9 @@ from typing import Any
 from propme.errors import InputError
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS told
+    (question BLOB PRIMARY KEY, source TEXT NOT NULL, at REAL NOT NULL, answer BLOB NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS turns (server TEXT PRIMARY KEY, next REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS holds
     (server TEXT PRIMARY KEY, until REAL NOT NULL, cause TEXT NOT NULL) WITHOUT ROWID;
@@ -48,6 +50,10 @@ _PATIENCE, _AT_A_TIME = 60.0, 5.0
 
 #: Seconds by which turns that are taken behind a hold may push on what comes next.
 _QUEUED = 3600.0
+
+#: A source of which two answers contradict each other is not believed what it told within so many
+#: seconds of either: what is wrong with a server lasts a while.
+_DOUBTED = 900.0
 
 #: What is farther ahead than this comes of a clock that was set back, in seconds.
 _FARTHEST = 3600.0
@@ -88,7 +94,7 @@ class Answers:
 
     def get(self, question: bytes) -> dict[str, Any] | None:
         """The answer to a question, if it was ever given; a damaged one is dropped."""
-        rows = self._execute("SELECT answer FROM answers WHERE question = ?", (question,))
+        rows = self._execute("SELECT answer FROM told WHERE question = ?", (question,))
         if not rows:
             return None
         try:
@@ -100,15 +106,32 @@ class Answers:
         self.drop(question)
         return None
 
-    def put(self, question: bytes, answer: dict[str, Any]) -> None:
-        """Keep an answer; the first of two to one question stays."""
+    def put(self, question: bytes, answer: dict[str, Any], source: str) -> None:
+        """Keep an answer of a source; the first of two to one question stays."""
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
-        self._execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (question, packed))
+        values = question, source, time.time(), packed
+        self._execute("INSERT OR IGNORE INTO told VALUES (?, ?, ?, ?)", values)
 
     def forget(self, question: bytes) -> None:
         """Keep no answer to a question."""
-        self._execute("DELETE FROM answers WHERE question = ?", (question,))
+        self._execute("DELETE FROM told WHERE question = ?", (question,))
+
+    def forget_source(self, source: str) -> None:
+        """Keep no answer of a source."""
+        self._execute("DELETE FROM told WHERE source = ?", (source,))
+
+    def when(self, question: bytes) -> float | None:
+        """When a kept answer came, seconds since 1970."""
+        rows = self._execute("SELECT at FROM told WHERE question = ?", (question,))
+        return float(rows[0][0]) if rows else None
+
+    def disbelieve(self, source: str, at: float) -> None:
+        """Keep no answer that a source gave about this time."""
+        self._execute(
+            "DELETE FROM told WHERE source = ? AND at BETWEEN ? AND ?",
+            (source, at - _DOUBTED, at + _DOUBTED),
+        )
 
     def drop(self, question: bytes) -> None:
         """Forget an answer that cannot be right, and say so the first time."""

@@ -135,6 +135,20 @@ class Client:
             f" {self._answers.path}, which forgets them: trace again, and if it stays so, remove it"
         )
 
+    def disbelieve(self, *doubted: Sequence[Mapping[str, Any]]) -> None:
+        """Forget what was told about the time of some answers, of which one must be wrong.
+
+        Each is given by the fields of the questions of which it may be the answer. What is not kept
+        came just now.
+        """
+        with self._lock:
+            self._odd.clear()
+        told = [[self._answers.when(self._name(fields)) for fields in each] for each in doubted]
+        for times in told:
+            known = [at for at in times if at is not None]
+            for at in known or [time.time()]:
+                self._answers.disbelieve(self._server.source, at)
+
     def _answer_or_future(self, question: Question) -> Answer | Future[Answer]:
         name = self._name(question.fields)
         kept = self._kept(name, question)
@@ -182,8 +196,7 @@ class Client:
         try:
             return question.check(answer)
         except ContradictionError as error:  # either may be the wrong one
-            self._answers.drop(name)
-            self._answers.drop(self._name(error.other))
+            self.disbelieve([question.fields], [error.other])
             raise
 
     def _fetch(self, name: bytes, question: Question, round_: _Round) -> Answer:
@@ -199,7 +212,7 @@ class Client:
             if odd:
                 self._have_at_hand(name, answer)
             else:
-                self._answers.put(name, answer)
+                self._answers.put(name, answer, self._server.source)
             return answer
         finally:
             self._answers.release(name)
@@ -266,12 +279,13 @@ class Client:
                 continue
             told, _ = self._patiently(name, ground, stopped, twice=True)
             if told != kept:
-                self._answers.forget(name)
-                self._answers.put(name, told)
+                # All else was measured by it, or is of an index that was replaced.
+                self._answers.forget_source(self._server.source)
+                self._answers.put(name, told, self._server.source)
                 raise ServerError(
                     f"{self._server.url}, index {self._server.index}: the server had told other"
                     f" shards or documents of the index than it does now; {self._answers.path}"
-                    " holds what it tells now, so start again"
+                    " forgets all that it told of the index before, so start again"
                 )
 
     def _tell(self, why: str, seconds: float) -> None:

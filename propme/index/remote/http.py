@@ -86,10 +86,13 @@ class Server:
     ----------
     url, index : str
         Of the server, and the index's name there.
+    source : str
+        Both, as answers are kept under.
     """
 
     def __init__(self, address: str, timeout: float) -> None:
         self.url, self.index = split_address(address)
+        self.source = f"{self.url}#{self.index}"
         self._key = os.environ.get(KEY_VARIABLE, "")
         self._timeout = timeout
         self._http = _http(timeout, self._key)

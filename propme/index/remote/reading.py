@@ -32,6 +32,9 @@ _SHOWN = 4096
 #: Shown texts that a thread has at hand, each of which is encoded once.
 _AT_HAND = 256
 
+#: What becomes of a contradiction, for messages.
+_FORGOTTEN = "what was told about the time of both answers is forgotten, so start again"
+
 #: Of a token that was located: its rank, and what was sought there.
 Met = tuple[int, tuple[int, ...]]
 
@@ -147,7 +150,7 @@ class DocumentReader:
             self._told.pop(document, None)
             raise ContradictionError(
                 f"shard {document[0]}, document {document[1]}: the server tells two lengths or two"
-                " metadata of it, and both answers are forgotten; start again",
+                f" metadata of it; {_FORGOTTEN}",
                 told[2],
             )
         shown = Shown(kept, fields["max_disp_len"], fields["s"], self._tokenizer)
@@ -174,12 +177,15 @@ class DocumentReader:
 
     def _forget(self, place: Sought) -> str:
         """Keep no answer about a place; what to do."""
-        asked = [self._by_rank(place, most) for most in (self._usual, self._limits.shown)]
+        asked = [*self._asked_of(place), *self._ranks.grounds]
         if place[2]:
             asked += self._ranks.questions_about(place[2])
         for most in (self._usual, self._limits.shown):
             self._at_hand.discard((place, most))
         return self._client.forget(asked)
+
+    def _asked_of(self, place: Sought) -> list[Question]:
+        return [self._by_rank(place, most) for most in (self._usual, self._limits.shown)]
 
     def disown(self, shard: int, document: int) -> str:
         """Keep no answer about a document that was located before; what to do."""
@@ -199,9 +205,28 @@ class DocumentReader:
             offset = self._offset_by_pointers(place, shown)
         document = shown.document - self._ranks.document_numbers[shard].start
         known = self._met.get((shard, document), {})
-        known.setdefault(offset, (rank, sought))
+        other = known.setdefault(offset, (rank, sought))
         self._met[shard, document] = known
+        if other[0] != rank:
+            self._refuse_two_ranks(shown.where, offset, place, (shard, *other))
         return document, offset
+
+    def _refuse_two_ranks(self, where: str, offset: int, place: Sought, other: Sought) -> None:
+        """Each token has one rank: of two that show the same token, one shows another than its own.
+
+        Raises
+        ------
+        ContradictionError
+        """
+        asked = [[question.fields for question in self._asked_of(each)] for each in (place, other)]
+        self._client.disbelieve(*asked)
+        for each in (place, other):
+            self._forget(each)
+        raise ContradictionError(
+            f"{where}: the server shows its token {offset} at two ranks, {other[1]} and {place[1]};"
+            f" {_FORGOTTEN}",
+            asked[1][0],
+        )
 
     def _offset_by_pointers(self, place: Sought, shown: Shown) -> int:
         """Number in its document of a token far from both ends."""
