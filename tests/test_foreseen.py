@@ -14,8 +14,8 @@ from propme.cli import main
 from propme.corpus import Corpus
 from propme.errors import BrokenIndexError, RunError
 from propme.index import Tokenizer, build_index
-from propme.runner import needs
 from propme.runner.foreseen import foresee
+from propme.runner.needs import documents
 from propme.runner.running import Which
 
 
@@ -160,7 +160,7 @@ def test_a_corpus_that_is_not_looked_at_to_its_end_is_not_counted(own, monkeypat
     """Of two documents of 15 and 21 bytes the first alone is looked at."""
     with open(own["corpus"], "a") as file:
         file.write('{"text": "And the sea was deep."}\n')
-    monkeypatch.setattr(needs, "_LOOKED_AT", 15)
+    monkeypatch.setattr(documents, "_LOOKED_AT", 15)
     assert foreseen(**own | {"n_prefix": 2}).missing == []
 
 

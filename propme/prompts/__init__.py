@@ -9,7 +9,11 @@ from propme.prompts.prefix import (
     prefix_prompts,
     prefix_prompts_from,
 )
-from propme.prompts.prompt_free import minimal_cue_prompts, unconditional_prompts
+from propme.prompts.prompt_free import (
+    MOST_FOR_CUES,
+    minimal_cue_prompts,
+    unconditional_prompts,
+)
 from propme.prompts.requests import as_messages, read_requests, shipped_sets
 from propme.prompts.specific import (
     MADE,
@@ -19,10 +23,12 @@ from propme.prompts.specific import (
     written_requests,
 )
 from propme.prompts.summary import lengths_by_setting, overlap_by_setting
-from propme.prompts.topics import find_topics
+from propme.prompts.topics import MOST_FOR_TOPICS, find_topics
 
 __all__ = [
     "MADE",
+    "MOST_FOR_CUES",
+    "MOST_FOR_TOPICS",
     "TARGET_TOKENS",
     "PrefixCut",
     "as_messages",

@@ -14,7 +14,7 @@ from propme.records import Prompt
 
 #: Words that are frequent enough to be drawn, and what they are counted in.
 _FREQUENT_WORDS = 1000
-_MOST_DOCUMENTS = 2000
+MOST_FOR_CUES = 2000
 _MOST_TOKENS = 1000
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -43,7 +43,7 @@ def minimal_cue_prompts(index: Index, n: int, seed: int) -> list[Prompt]:
     if not n:
         return []
     counts: Counter[str] = Counter()
-    for shard, document in random_documents(index, seed, _MOST_DOCUMENTS):
+    for shard, document in random_documents(index, seed, MOST_FOR_CUES):
         ids = index.document_tokens(shard, document, 0, _MOST_TOKENS)
         counts.update(_WORD.findall(index.tokenizer.decode(ids)))
     # Equal counts in an order that does not hang on which document came first.

@@ -18,7 +18,7 @@ from propme.prompts.requests import read_requests, shipped_sets
 from propme.records import metadata_field
 
 #: What is read of a corpus: so many documents, and of each so many tokens.
-_MOST_DOCUMENTS = 3000
+MOST_FOR_TOPICS = 3000
 _MOST_TOKENS = 600
 
 _TERMS_OF_A_TOPIC = 3
@@ -101,7 +101,7 @@ def find_topics(index: Index, seed: int) -> list[Topic]:
 
 
 def _read(index: Index, seed: int) -> Iterator[_Read]:
-    for shard, number in random_documents(index, seed, _MOST_DOCUMENTS):
+    for shard, number in random_documents(index, seed, MOST_FOR_TOPICS):
         metadata = index.metadata(shard, number)
         ids = index.document_tokens(shard, number, 0, _MOST_TOKENS)
         text = index.tokenizer.decode(ids)

@@ -10,6 +10,7 @@ from propme.errors import PropMeError
 from propme.run import STAGES, open_run
 from propme.runner.needs import Need, needs_of
 from propme.runner.running import Which, reasons, require_done, require_same_subject
+from propme.runner.server_requests import requests_foreseen
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,23 @@ def foresee(effective: Mapping[str, Any], which: Which) -> Foreseen:
     except PropMeError as error:
         return Foreseen({}, [], [str(error)], [])
     stages = reasons(which, effective, run)
-    found: list[Need] = needs_of([stage for stage, why in stages.items() if why], effective)
+    wanted = [stage for stage, why in stages.items() if why]
+    found: list[Need] = needs_of(wanted, effective)
+    missing = [need.missing for need in found if need.missing]
+    requests = {} if missing else requests_foreseen(wanted, effective, run)
     return Foreseen(
         stages,
-        [need.what for need in found if need.what],
-        [need.missing for need in found if need.missing],
+        [need.what for need in found if need.what] + _told(requests, effective["request_rate"]),
+        missing,
         [need.beware for need in found if need.beware],
     )
+
+
+def _told(requests: Mapping[str, int], rate: float) -> list[str]:
+    """Requests of all stages in words, each once."""
+    from propme.simpletrace import requests_told
+
+    if not sum(requests.values()):
+        return []
+    of_stages = ", ".join(f"{stage} {n:,}" for stage, n in requests.items())
+    return [f"of the index's server, {requests_told(sum(requests.values()), rate)}: {of_stages}"]

@@ -49,13 +49,17 @@ class RequestsNeeded:
         """The same in words."""
         if not self.estimated:
             return f"0 requests: all answers for {self.generations} generations are kept or here"
-        told = (
-            f"{self.generations - self.answered} of {self.generations} generations need, as a rule"
-            f" at most, {self.estimated:,} requests (an estimate)"
+        unanswered = self.generations - self.answered
+        return (
+            f"{unanswered} of {self.generations} generations need,"
+            f" {requests_told(self.estimated, self.rate)}"
         )
-        if not self.rate:
-            return told
-        return f"{told}, {self.estimated / self.rate / 3600:.1f} h at {self.rate:g} a second"
+
+
+def requests_told(estimated: int, rate: float) -> str:
+    """So many requests in words, and the hours that they take at so many a second."""
+    told = f"as a rule at most, {estimated:,} requests (an estimate)"
+    return f"{told}, {estimated / rate / 3600:.1f} h at {rate:g} a second" if rate else told
 
 
 def requests_needed(
@@ -99,10 +103,37 @@ def requests_needed(
 
 
 def _estimate(text: str, tracer: Tracer, most_read: int) -> int:
-    settings = tracer.settings
     ids = tokenise(text, tracer.index).ids
-    spans = number_kept(len(ids), settings.rarest_percent)
-    documents = spans * (most_read + settings.docs_per_span)
-    documents += NORMALIZED_ANCHORS * settings.docs_per_span + most_read
     spellings = SPELLINGS_PER_READ * most_read if len(text.split()) <= _FEW_WORDS else 0
-    return int(LOOKUPS_PER_TOKEN * len(ids)) + len(set(ids)) + documents + spellings
+    return requests_of_a_trace(len(ids), tracer.settings, most_read, len(set(ids))) + spellings
+
+
+def requests_of_a_trace(
+    n_tokens: int, settings: TraceSettings, most_read: int, n_distinct: int | None = None
+) -> int:
+    """Requests for the trace of a text of more than two words, as a rule at most.
+
+    Parameters
+    ----------
+    n_tokens : int
+        Length of the text, index tokens.
+    settings : TraceSettings
+    most_read : int
+        Occurrences of a passage that are read.
+    n_distinct : int, optional
+        Distinct tokens among them; without, as many as there are.
+    """
+    counts = n_tokens if n_distinct is None else n_distinct
+    return lookups_of(n_tokens) + counts + requests_of_documents(n_tokens, settings, most_read)
+
+
+def lookups_of(n_tokens: int) -> int:
+    """Look-ups that the maximal runs of so many tokens take, as a rule at most."""
+    return int(LOOKUPS_PER_TOKEN * n_tokens)
+
+
+def requests_of_documents(n_tokens: int, settings: TraceSettings, most_read: int) -> int:
+    """Requests for the documents that hold the spans of a text, or all of it, at most."""
+    spans = number_kept(n_tokens, settings.rarest_percent)
+    of_spans = spans * (most_read + settings.docs_per_span)
+    return of_spans + NORMALIZED_ANCHORS * settings.docs_per_span + most_read

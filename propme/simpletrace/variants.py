@@ -55,6 +55,21 @@ def other_settings(settings: TraceSettings) -> Iterator[tuple[str, str, TraceSet
                 yield threshold, str(choice), replace(settings, **{threshold: choice})
 
 
+def settings_that_ask(settings: TraceSettings) -> list[TraceSettings]:
+    """Those of `other_settings` for which a server is asked what it was not asked before.
+
+    Fewer documents for a span, and a smaller share of spans, are among those that there are of
+    more, and another rule of merging reads none.
+    """
+    asking: dict[str, TraceSettings] = {}
+    for threshold, choice, other in other_settings(settings):
+        if threshold in ("docs_per_span", "rarest_percent"):
+            asking[threshold] = other  # choices ascend: the greatest stays
+        elif threshold != "merging":
+            asking[f"{threshold} {choice}"] = other
+    return list(asking.values())
+
+
 def some_of(
     generations: pd.DataFrame, prompts: pd.DataFrame, n: int, seed: int = 0
 ) -> pd.DataFrame:
