@@ -12,6 +12,7 @@ from found import FOUND, NAMES, as_tables, one
 from propme import tables
 from propme.analysis import measure
 from propme.errors import MetricError, TableError
+from propme.tables.rows import Extraction
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_all_tables_are_made_of_those_that_are_there(stored: Path) -> None:
 
 
 def test_probabilities_are_used_where_there_are_any(stored: Path) -> None:
-    scored = [tables._Extraction("prefix0", "sampled", 50, -0.1, 50, 1, 1, "")]
+    scored = [Extraction("prefix0", "sampled", 50, -0.1, 50, 1, 1, "")]
     tables.write("extraction", tables.to_frame("extraction", scored), stored)
     _, made = measure(stored, rounds=50)
     assert set(made["discoverable"]["setting"]) == {"prefix"}

@@ -11,7 +11,8 @@ import pytest
 from found import FULL, as_tables, ten
 from test_report import HOSTILE, Page, make_run
 
-from propme import analysis, personal_data, tables
+from propme import analysis, tables
+from propme.personal_data import finding
 from propme.report import write_report
 from propme.report.audit import Section, audit_sections
 
@@ -127,7 +128,7 @@ def test_what_was_not_tested_is_said(tmp_path: Path) -> None:
 def test_without_the_extra_personal_data_is_said_not_to_have_been_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     rows = ten("generic", "propensity") + ten("prefix", "capability")
     sections = by_title(audit_sections(stored(tmp_path, rows), RECORD))
     assert "not looked for" in words(sections["Personal data in what leaked"])

@@ -18,6 +18,7 @@ from propme import tables
 from propme.metric_tables import recall_table
 from propme.report.exports import READ, as_csv, as_latex, as_markdown, write_exports
 from propme.report.wording import sensitivity_table
+from propme.tables.rows import Sensitivity
 
 HOSTILE = "50 % & <b>_x_</b> #1 $y$ {z} ~ ^ \\input{/etc/passwd} |"
 
@@ -147,7 +148,7 @@ def test_markdown_columns_are_text() -> None:
 
 def test_sensitivity_is_in_the_order_of_its_choices_and_marks_the_own() -> None:
     rows = [
-        tables._Sensitivity("docs_per_span", choice, choice == "10", setting, "propensity",
+        Sensitivity("docs_per_span", choice, choice == "10", setting, "propensity",
                             "greedy", metric, 0.5, None, None, "none", 1, 2)
         for choice in ("2", "10")
         for setting in ("specific", "generic")

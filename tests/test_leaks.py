@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from propme import leaks, personal_data, tables
+from propme import leaks, tables
 from propme.errors import ParameterError
 from propme.leaks import leaked_by, personal_data_leaked, what_leaked
+from propme.personal_data import finding
 
 MAIL = "skriv til anna@example.dk eller ring +45 33 12 34 56"
 
@@ -198,7 +199,7 @@ def test_personal_data_is_shown_where_asked() -> None:
 def test_without_the_extra_it_is_said_that_nothing_was_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     table = leaked()
     assert set(table["personal_data"]) == {"not looked for"}
     assert table["passage"][0] == MAIL
@@ -245,7 +246,7 @@ def test_personal_data_is_counted_by_kind_and_generation() -> None:
 
 
 def test_personal_data_is_not_counted_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert personal_data_leaked(FRAME, SPANS, PROMPTS, MATCHES, least=1).empty
 
 

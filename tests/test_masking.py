@@ -19,7 +19,7 @@ from propme.masking import (
     shown_completions,
     shown_prompts,
 )
-from propme.personal_data import find_personal_data, mask, masked
+from propme.personal_data import find_personal_data, finding, mask, masked
 
 MAIL = "skriv til anna@example.dk nu"
 CUT = MAIL.index("@ex") + 3  # after "anna@ex"
@@ -230,7 +230,7 @@ def test_no_two_names_are_shown_alike(first: list[str], second: list[str]) -> No
 
 
 def test_without_the_extra_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert masked_names(["a@b.dk"]) == {"a@b.dk": "a@b.dk"}
     texts = masked_texts(prompts_of((MAIL, "")), completions_of(("p0", MAIL)))
     assert texts.completions["g0"].text == MAIL

@@ -14,6 +14,7 @@ from propme.personal_data import (
     Found,
     available,
     find_personal_data,
+    finding,
     mask,
     masked,
     note,
@@ -103,9 +104,7 @@ def test_identity_numbers_of_other_regions_where_asked() -> None:
 
 
 def test_overlapping_places_are_one_of_the_first_kind() -> None:
-    merged = personal_data._merged(
-        [Found("phone", 3, 9), Found("CPR", 0, 5), Found("phone", 9, 12)]
-    )
+    merged = finding.merged([Found("phone", 3, 9), Found("CPR", 0, 5), Found("phone", 9, 12)])
     assert merged == [Found("CPR", 0, 9), Found("phone", 9, 12)]
 
 
@@ -146,7 +145,7 @@ def test_hostile_texts_end(unit: str) -> None:
 
 
 def test_without_the_extra_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal_data.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(finding.importlib.util, "find_spec", lambda name: None)
     assert not available()
     assert "was not looked for and nothing is masked" in note()
     with pytest.raises(ParameterError, match=r"propme\[privacy\]"):
@@ -198,4 +197,4 @@ def test_a_passage_that_ends_within_personal_data_holds_all_of_its_replacement()
 @given(st.text().filter(lambda text: not any(s.isdecimal() or s == "@" for s in text)))
 def test_without_a_digit_or_an_at_sign_there_is_none_to_find(text: str) -> None:
     regions = personal_data.REGIONS
-    assert not [f for detector in personal_data._detectors(regions) for f in detector(text)]
+    assert not [f for detector in finding._detectors(regions) for f in detector(text)]

@@ -16,11 +16,13 @@ import pytest
 from found import NOTHING as NOTHING_FOUND
 from viewed import unpacked
 
-from propme import personal_data, tables
+from propme import tables
 from propme.errors import TableError
+from propme.personal_data import finding
 from propme.records import Generation, Match, Prompt, Span, TraceSummary
 from propme.report import answers, excerpt, findings, headline_table, shown, site, write_report
 from propme.report.wording import date_told
+from propme.tables.rows import Breakdown, Sensitivity
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -497,7 +499,7 @@ def test_an_excerpt_masks_before_it_cuts_and_keeps_names_apart() -> None:
 
 
 def test_an_excerpt_is_shown_as_it_is_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert excerpt(pd.DataFrame({"text": ["a@b.dk"]}), ["text"]).data.iloc[0, 0] == "a@b.dk"
 
 
@@ -530,7 +532,7 @@ def executed(path: Path) -> None:
 
 
 MAIL = f"{HOSTILE} anna@example.dk"
-SENSITIVITY = tables._Sensitivity(
+SENSITIVITY = Sensitivity(
     HOSTILE, HOSTILE, True, HOSTILE, "propensity", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2
 )
 VALUE = ("prefix", "capability", "greedy", "NVR", 0.1, 0.0, 0.2, "none", 1, 2)
@@ -569,7 +571,7 @@ def make_run(folder: Path) -> Path:
         "metrics": metrics(PREFIX, named),
         "propensity": propensity(named),
         "copies": copies({"copies": 0}),
-        "breakdown": tables.to_frame("breakdown", [tables._Breakdown("source", HOSTILE, *VALUE)]),
+        "breakdown": tables.to_frame("breakdown", [Breakdown("source", HOSTILE, *VALUE)]),
         "discoverable": tables.to_frame("discoverable", []),
         "sensitivity": tables.to_frame("sensitivity", [SENSITIVITY]),
         "span_lengths": pd.DataFrame(
@@ -705,7 +707,7 @@ def test_groups_of_the_exported_breakdown_are_masked_unless_asked_for(
     tmp_path: Path, asked_for: bool
 ) -> None:
     folder = make_run(tmp_path / "run")
-    rows = [tables._Breakdown("source", name, *VALUE) for name in ("a@b.dk", "c@d.dk")]
+    rows = [Breakdown("source", name, *VALUE) for name in ("a@b.dk", "c@d.dk")]
     tables.write("breakdown", tables.to_frame("breakdown", rows), folder / "tables")
     record = json.loads((folder / "run.json").read_text())
     record["parameters"]["show_personal_data"] = asked_for

@@ -15,10 +15,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from propme import tables
 from propme.errors import TableError
 from propme.records import Generation, Match, Prompt, Span, TraceSummary
-from propme.tables import TABLES, read, to_frame, to_records, write
+from propme.tables import TABLES, frames, read, to_frame, to_records, write
+from propme.tables.comparison_rows import (
+    Caveats,
+    ComparedRuns,
+    Differences,
+    RunMetrics,
+    RunPropensity,
+    Shifts,
+    Trajectories,
+)
+from propme.tables.rows import (
+    Breakdown,
+    Copies,
+    Discoverable,
+    Extraction,
+    Metrics,
+    Propensity,
+    Sensitivity,
+    SpanLengths,
+    Variants,
+)
 
 NASTY = "line\nbreak\ttab \x00 «æøå» 🜁 <b> $x$ \u2028 \ufeff"
 
@@ -33,8 +52,8 @@ ROWS: dict[str, list[Any]] = {
         Generation("g2", "p1", "sampled", 4, 0, "", (), "length", 1e-4, 0.95, 256, 40),
     ],
     "extraction": [
-        tables._Extraction("p1", "greedy", 50, float("-inf"), 49, 1, 0, ""),
-        tables._Extraction("p2", "sampled", 0, None, None, 0, 0, "too long"),
+        Extraction("p1", "greedy", 50, float("-inf"), 49, 1, 0, ""),
+        Extraction("p2", "sampled", 0, None, None, 0, 0, "too long"),
     ],
     "traces": [
         TraceSummary(
@@ -53,76 +72,76 @@ ROWS: dict[str, list[Any]] = {
         Match("g1", 0, 1, 17, "", "", "", 0, "", 0, 0, "partial", 0.0, True),
     ],
     "variants": [
-        tables._Variants(
+        Variants(
             "merging", "overlap", False, "g1", 12, False, True, 3, 2, 1.5, 1.0, ""
         )
     ],
     "metrics": [
-        tables._Metrics(
+        Metrics(
             "generic", "propensity", "greedy", "all", "NVR", None, None, None, "none", 0, 9, 0
         ),
-        tables._Metrics(
+        Metrics(
             "generic", "propensity", "greedy", "all", "FMR", 0.0, 0.0, 0.3, "rule of three", 9, 9, 9
         ),
     ],
     "propensity": [
-        tables._Propensity(
+        Propensity(
             "NVR", "greedy", "all", "generic", "propensity", "prefix", None, 0.1, None, None, None,
             "none", 0, 48, True, 100, 100,
         ),
-        tables._Propensity(
+        Propensity(
             "FMR", "greedy", "all", "human", "control", "prefix", 0.1, 0.3, 0.25, 0.1, 0.4,
             "bootstrap", 72, 50, False, 100, 2,
         ),
     ],
-    "copies": [tables._Copies(0, "greedy", "extraction", 0.0, 0.0, 0.3, "rule of three", 10)],
+    "copies": [Copies(0, "greedy", "extraction", 0.0, 0.0, 0.3, "rule of three", 10)],
     "breakdown": [
-        tables._Breakdown(
+        Breakdown(
             "source", NASTY, "prefix", "capability", "greedy", "NVR", None, None, None, "none", 1, 2
         )
     ],
     "discoverable": [
-        tables._Discoverable("prefix", "sampled", 10, 0.5, 0.0, 0.0, 0.3, "rule of three", 10)
+        Discoverable("prefix", "sampled", 10, 0.5, 0.0, 0.0, 0.3, "rule of three", 10)
     ],
     "sensitivity": [
-        tables._Sensitivity(
+        Sensitivity(
             "merging", "overlap", False, "prefix", "capability", "greedy", "NVR",
             None, None, None, "none", 0, 2,
         )
     ],
-    "span_lengths": [tables._SpanLengths("prefix", "capability", "greedy", 0, 3)],
+    "span_lengths": [SpanLengths("prefix", "capability", "greedy", 0, 3)],
     "compared_runs": [
-        tables._ComparedRuns("a", "/o/a", "m", "", "c", "5e", "1d", "", "mixed", "greedy", "x", 9)
+        ComparedRuns("a", "/o/a", "m", "", "c", "5e", "1d", "", "mixed", "greedy", "x", 9)
     ],
-    "caveats": [tables._Caveats("corpus", NASTY, "So.")],
+    "caveats": [Caveats("corpus", NASTY, "So.")],
     "run_metrics": [
-        tables._RunMetrics(
+        RunMetrics(
             "generic", "propensity", "greedy", "all", "NVR", None, None, None, "none", 0, 9, 0, "a"
         )
     ],
     "run_propensity": [
-        tables._RunPropensity(
+        RunPropensity(
             "NVR", "greedy", "all", "generic", "propensity", "prefix", None, 0.1, None, None, None,
             "none", 0, 48, True, 100, 100, "a",
         )
     ],
     "differences": [
-        tables._Differences(
+        Differences(
             "b", "a", "prefix", "capability", "greedy", "NVR", None, 0.1, None, None, None, "none",
             False, "other prompts", 0, 9, None, None,
         ),
-        tables._Differences(
+        Differences(
             "b", "a", "generic", "propensity", "greedy", "FMR", 0.2, 0.1, 0.1, -0.1, 0.3,
             "bootstrap", True, "", 9, 9, 0.01, 0.02,
         ),
     ],
     "shifts": [
-        tables._Shifts(
+        Shifts(
             "b", "a", "prefix", "capability", "greedy", "FMR", "NVR", None, 0.5, None, None, None,
             True, 9, 100, 100,
         )
     ],
-    "trajectories": [tables._Trajectories("Danish", 0, "a", False)],
+    "trajectories": [Trajectories("Danish", 0, "a", False)],
 }  # fmt: skip
 
 every_table = pytest.mark.parametrize("name", TABLES)
@@ -409,7 +428,7 @@ def test_a_failed_write_leaves_the_old_table_and_nothing_else(
         Path(target).write_bytes(before[:20])
         raise error
 
-    monkeypatch.setattr(tables.pq, "write_table", half_written)
+    monkeypatch.setattr(frames.pq, "write_table", half_written)
     with pytest.raises(type(error)):
         write("generations", frame().iloc[:1], tmp_path)
     assert path.read_bytes() == before

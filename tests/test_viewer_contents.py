@@ -13,6 +13,7 @@ from viewed import CORPUS, run_of
 from propme import personal_data
 from propme.errors import TableError
 from propme.leaks import what_leaked
+from propme.personal_data import finding
 from propme.viewer.contents import Contents, contents
 from propme.viewer.run import FOUND, Limits
 
@@ -242,7 +243,7 @@ def test_personal_data_is_shown_when_asked_for_or_when_it_cannot_be_found(
 ) -> None:
     run = personal()
     assert "anna.andersen" in contents(run, mask=False).texts[0]["text"]
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert "anna.andersen" in contents(run, mask=True).texts[0]["text"]
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from viewed import HOSTILE, run_of, unpacked
 
-from propme import personal_data, tables
+from propme import tables
 from propme.errors import TableError
+from propme.personal_data import finding
 from propme.viewer import page, write_viewer
 from propme.viewer.contents import contents
 from propme.viewer.run import Limits
@@ -113,7 +114,7 @@ def test_whether_personal_data_is_masked_is_said(
     path = tmp_path / "viewer.html"
     assert "its kind stands in its place" in write_viewer(RUN, path).read_text()
     assert "shown as it is" in write_viewer(RUN, path, mask=False).read_text()
-    monkeypatch.setattr(personal_data, "available", lambda: False)
+    monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert "was not looked for and nothing is masked" in write_viewer(RUN, path).read_text()
 
 
