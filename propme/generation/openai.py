@@ -5,15 +5,14 @@ What a server can do is found out by trying it; `propme.generation.server` does 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
 from propme.errors import InputError, ParameterError, ServerError
+from propme.generation.dialect import Dialect
 from propme.generation.protocol import Made, Task, readable
 from propme.generation.scoring import Pair, Score
 from propme.generation.server import (
@@ -23,34 +22,11 @@ from propme.generation.server import (
     RefusedError,
     Server,
     choice_of,
-    log_probabilities,
     n_prompt_tokens,
     text_of,
 )
 from propme.model_tokenizer import ModelTokenizer
 from propme.records import Decoding, Generation, Prompt
-
-#: Ways in which servers are told not to add settings of their own; the first one accepted is used.
-STYLES = ("plain fields", "generation_config", "none")
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How requests are put to the server.
-
-    Attributes
-    ----------
-    as_tokens : bool
-        Prompts go as token ids, not as text.
-    style : str
-        One of `STYLES`.
-    start : str
-        Text put before a prompt, because the server adds no start token itself.
-    """
-
-    as_tokens: bool
-    style: str
-    start: str = ""
 
 
 class OpenAIGenerator:
@@ -96,28 +72,25 @@ class OpenAIGenerator:
         self._concurrency = concurrency
         self._server = Server(patience)
         self.tokenizer = _tokenizer(tokenizer, trust_remote_code)
-        self._model = self._served(model)
-        self._form = self._probe_completions()
-        self._chat_style: str | None = None
-        self._scoring: str | None = None
+        self._dialect = Dialect(self._server, model, self.tokenizer)
 
     @property
     def identity(self) -> str:
         """What decides a completion beside the task, as far as a server tells."""
-        return f"openai {self._model} {self._form}"
+        return f"openai {self._dialect.model} {self._dialect.form}"
 
     def describe(self) -> dict[str, Any]:
         """What makes the generations."""
-        form = self._form
+        form = self._dialect.form
         return {
             "backend": "openai",
-            "model": self._model,
+            "model": self._dialect.model,
             "server": self._server.address,
             "concurrency": self._concurrency,
             "prompts as": "chat messages only"
             if form is None
             else ("token ids" if form.as_tokens else "text"),
-            "start token": self._start_told(),
+            "start token": self._dialect.start_told(),
             "settings of the server's own switched off by": form.style if form else "none",
             "versions": {"openai": version("openai")},
         }
@@ -137,16 +110,16 @@ class OpenAIGenerator:
             The server completes no text, and this is no chat prompt.
         """
         if prompt.chat:
-            if self._chat_style is None:
-                self._chat_style = self._probe_chat()
+            _ = self._dialect.chat_style  # or an error, before any is asked
             return prompt.text
-        if self._form is None:
+        form = self._dialect.form
+        if form is None:
             raise InputError(
                 "the server has no /v1/completions, which any prompt but chat needs",
                 prompt.prompt_id,
             )
         ids = self.tokenizer.require_room(prompt, max_new_tokens) if self.tokenizer else []
-        return tuple(ids) if self._form.as_tokens else self._form.start + prompt.text
+        return tuple(ids) if form.as_tokens else form.start + prompt.text
 
     def batches(self, tasks: Sequence[Task]) -> list[list[Task]]:
         """Each task alone: the server puts requests together as it likes."""
@@ -187,11 +160,7 @@ class OpenAIGenerator:
     def can_score(self, decoding: Decoding) -> bool:
         """Whether the server tells log-probabilities of a prompt, and the decoding leaves them."""
         as_is = decoding.temperature == 1 and decoding.top_p == 1 and decoding.top_k == 0
-        if not as_is or self._form is None or not self._form.as_tokens or self.tokenizer is None:
-            return False
-        if self._scoring is None:
-            self._scoring = self._probe_scoring(self.tokenizer)
-        return bool(self._scoring)
+        return as_is and bool(self._dialect.scoring)
 
     def score(self, pairs: Sequence[Pair], decodings: Sequence[Decoding]) -> Iterator[list[Score]]:
         """Scores from the log-probabilities that the server tells of a prompt's own tokens."""
@@ -204,7 +173,7 @@ class OpenAIGenerator:
     def _made(self, task: Task) -> Made:
         columns = {
             "backend": "openai",
-            "model": self._model,
+            "model": self._dialect.model,
             "versions": f"openai {version('openai')}",
         }
         try:
@@ -219,8 +188,7 @@ class OpenAIGenerator:
             return Made(task, task.failed(str(error), **columns), passing=True)
 
     def _generation(self, task: Task, columns: dict[str, Any]) -> Generation:
-        style = self._chat_style if task.prompt.chat else self._form and self._form.style
-        body = self._body(task.decoding, task.seed, style or "none")
+        body = self._dialect.body(task.decoding, task.seed, task.prompt.chat)
         path = COMPLETIONS
         if task.prompt.chat:
             path = CHAT
@@ -258,150 +226,10 @@ class OpenAIGenerator:
             return ""
         return f"the server read the prompt as {counted} tokens, not as {expected}"
 
-    def _body(self, decoding: Decoding, seed: int, style: str) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._model,
-            "max_tokens": decoding.max_new_tokens,
-            "temperature": decoding.temperature,
-            "top_p": decoding.top_p,
-            "seed": seed % 2**31,  # some servers hold it in 32 bits
-        }
-        if style == "plain fields":
-            body |= {
-                "top_k": decoding.top_k or -1,
-                "min_p": 0.0,
-                "repetition_penalty": 1.0,
-                "repeat_penalty": 1.0,
-                "skip_special_tokens": False,
-                "spaces_between_special_tokens": False,
-                "return_token_ids": True,
-            }
-        elif style == "generation_config":
-            ends = sorted(self.tokenizer.ends) if self.tokenizer else []
-            settings = {
-                "do_sample": decoding.temperature > 0,
-                "top_k": decoding.top_k,
-                "eos_token_id": ends or None,
-                "pad_token_id": min(ends, default=0),
-            }
-            body["generation_config"] = json.dumps(settings)
-        return body
-
-    # --- what the server can do -------------------------------------------------------------------
-
-    def _served(self, model: str) -> str:
-        """The model's name, checked against what the server says it serves, if it says so."""
-        try:
-            answer = self._server.answer("/models", None)
-        except RefusedError as error:
-            if model:
-                return model
-            raise ServerError(f"{error}; name the model with served_model") from None
-        except PassingError as error:
-            raise ServerError(str(error)) from None
-        listed = answer.get("data")
-        names = [str(m.get("id")) for m in listed] if isinstance(listed, list) else []
-        if model in names or (model and not names):
-            return model
-        if not model and len(names) == 1:
-            return names[0]
-        raise ServerError(
-            f"the server serves {names}, not {model!r}; name one of them with served_model"
-        )
-
-    def _probe_completions(self) -> _Form | None:
-        """The first form that ``/completions`` accepts; ``None`` where there is no such path."""
-        refusal = None
-        for as_tokens in (True, False) if self.tokenizer else (False,):
-            for style in STYLES:
-                if style == "generation_config" and not self.tokenizer:
-                    continue
-                try:
-                    n = self._probe(COMPLETIONS, style, prompt=self._sample(as_tokens))
-                except RefusedError as error:
-                    if error.status == 404:
-                        return None
-                    refusal = error
-                    continue
-                if as_tokens and n not in (None, len(self._sample(True))):
-                    refusal = RefusedError(200, f"it read token ids as {n} tokens")
-                    break
-                return _Form(as_tokens, style, "" if as_tokens else self._start(n, style))
-        raise ServerError(f"the server takes no request for a completion: {refusal}")
-
-    def _probe_chat(self) -> str:
-        refusal = None
-        for style in STYLES:
-            if style == "generation_config" and not self.tokenizer:
-                continue
-            try:
-                self._probe(CHAT, style, messages=[{"role": "user", "content": "a"}])
-            except RefusedError as error:
-                refusal = error
-                continue
-            return style
-        raise ServerError(f"the server takes no chat message: {refusal}")
-
-    def _sample(self, as_tokens: bool) -> Any:
-        """A prompt to try a server with."""
-        return self.tokenizer.encode("a") if as_tokens and self.tokenizer else "a"
-
-    def _start(self, n_counted: int | None, style: str) -> str:
-        """What a text must begin with to have one start token: nothing if the server adds it."""
-        if self.tokenizer is None or not self.tokenizer.start_text:
-            return ""
-        own = len(self.tokenizer.encode("a"))
-        if n_counted != own:
-            return ""
-        start = self.tokenizer.start_text
-        with_start = self._probe(COMPLETIONS, style, prompt=start + "a")
-        return start if with_start == own + 1 else ""
-
-    def _start_told(self) -> str:
-        if self._form is None:
-            return "in the server's chat template"
-        if self._form.as_tokens:
-            return "given as a token"
-        if self._form.start:
-            return f"given as {self._form.start!r}, for the server adds none"
-        return "left to the server" + ("" if self.tokenizer else ", and not checked")
-
-    def _probe(self, path: str, style: str, **prompt: Any) -> int | None:
-        """Have one token made; the server's count of prompt tokens, if it tells."""
-        body = self._body(Decoding("probe", 0.0, 1.0, 1, 1), 0, style) | prompt
-        try:
-            answer = self._server.answer(path, body)
-        except PassingError as error:
-            raise ServerError(str(error)) from None
-        try:
-            text_of(choice_of(answer))
-        except PassingError as error:  # as where a list of tokens is taken for several prompts
-            raise RefusedError(200, str(error)) from None
-        return n_prompt_tokens(answer)
-
-    def _probe_scoring(self, tokenizer: ModelTokenizer) -> str:
-        """By which field the server tells log-probabilities of a prompt; empty: by none."""
-        ids = tokenizer.encode("a a a")
-        for way in ("prompt_logprobs", "echo"):
-            try:
-                log_probabilities(self._scored(ids, way), way, ids)
-            except (RefusedError, PassingError):
-                continue
-            return way
-        return ""
-
-    def _scored(self, ids: Sequence[int], way: str) -> dict[str, Any]:
-        body = self._body(Decoding("score", 0.0, 1.0, 1, 1), 0, "none") | {"prompt": list(ids)}
-        body |= (
-            {"prompt_logprobs": 1} if way == "prompt_logprobs" else {"echo": True, "logprobs": 1}
-        )
-        return choice_of(self._server.answer(COMPLETIONS, body))
-
     def _score(self, pair: Pair) -> Score:
         ids = [*pair.prefix, *pair.suffix]
-        way = self._scoring or ""
         try:
-            found = log_probabilities(self._scored(ids, way), way, ids)
+            found = self._dialect.log_probabilities(ids)
         except (RefusedError, PassingError) as error:
             raise ServerError(f"a continuation could not be scored: {error}") from None
         own = found[len(pair.prefix) :]
