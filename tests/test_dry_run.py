@@ -11,7 +11,15 @@ from propme.errors import InputError
 from propme.index import RemoteSettings, build_index, describe_remote, open_index, size_of
 from propme.prompts import PrefixCut, prefix_prompts, prefix_prompts_from
 from propme.records import Document
-from propme.simpletrace import IndexAddress, TraceSettings, requests_needed, trace_all, trace_table
+from propme.simpletrace import (
+    IndexAddress,
+    TraceSettings,
+    Workers,
+    requests_needed,
+    trace_all,
+    trace_table,
+)
+from propme.simpletrace.workers import trace_units
 
 pytest.importorskip("httpx")
 pytest.importorskip("infini_gram")
@@ -101,6 +109,21 @@ def test_threads_make_the_tables_that_one_makes(address, served, text_index, rea
     for name, table in local.items():
         assert found[name].equals(table)
     assert len({str(each) for each in served.asked}) == len(served.asked)
+
+
+def test_each_generation_behind_a_server_is_told_when_it_is_done(address, real_texts):
+    """Of two units the tables come with the last of theirs, in the order of their texts."""
+    units = [
+        (unit, [(f"u{unit}g{n}", text[:60]) for n, text in enumerate(real_texts[:3])])
+        for unit in (4, 7)
+    ]
+    told = list(trace_units(iter(units), address, TraceSettings(), Workers()))
+    assert [n for n, _ in told] == [1] * 6
+    whole = dict(found for _, found in told if found)
+    assert {
+        unit: found["traces"]["generation_id"].to_pylist() for unit, found in whole.items()
+    } == {unit: [name for name, _ in texts] for unit, texts in units}
+    assert told[-1][1] is not None
 
 
 def test_a_run_records_what_the_index_is_and_opens_it_so(address, served, text_index, tmp_path):

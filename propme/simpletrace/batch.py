@@ -149,12 +149,13 @@ def trace_into(
     k, n = shard
     missing = [u for u in missing_units(parts, count_units(n_texts)) if u % n == k - 1]
 
-    def results() -> Iterator[str]:
+    def results() -> Iterator[int]:
         wanted = set(missing)
         units = (each for each in enumerate(_units(texts)) if each[0] in wanted)
-        for unit, found in trace_units(units, address, settings, workers or Workers()):
-            keep(parts, unit, found)
-            yield from found["traces"]["generation_id"].to_pylist()
+        for n_done, whole in trace_units(units, address, settings, workers or Workers()):
+            if whole:
+                keep(parts, *whole)
+            yield from range(n_done)
 
     total = sum(min(UNIT, n_texts - unit * UNIT) for unit in missing)
     for _ in track(results(), "tracing", total=total, unit="generations"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from propme.index.remote.client import NotAnsweredYetError
 from propme.progress import track
 from propme.simpletrace.address import IndexAddress
+from propme.simpletrace.documents import COUNTED_OCCURRENCES
 from propme.simpletrace.rarity import number_kept
 from propme.simpletrace.spans import tokenise
 from propme.simpletrace.trace import NORMALIZED_ANCHORS, Tracer, TraceSettings
@@ -135,5 +136,5 @@ def lookups_of(n_tokens: int) -> int:
 def requests_of_documents(n_tokens: int, settings: TraceSettings, most_read: int) -> int:
     """Requests for the documents that hold the spans of a text, or all of it, at most."""
     spans = number_kept(n_tokens, settings.rarest_percent)
-    of_spans = spans * (most_read + settings.docs_per_span)
+    of_spans = spans * (min(most_read, COUNTED_OCCURRENCES) + settings.docs_per_span)
     return of_spans + NORMALIZED_ANCHORS * settings.docs_per_span + most_read

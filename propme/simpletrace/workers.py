@@ -1,5 +1,8 @@
 """Units of generations side by side: in processes, on a cluster, or in threads behind a server.
 
+Behind a server a generation may take minutes, so that there the generations of a unit are traced
+side by side, too, and each is told when it is done.
+
 The tables of a unit are the same whoever traces it.
 """
 
@@ -15,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from propme.errors import ParameterError
+from propme.records import Trace
 from propme.simpletrace.address import IndexAddress
 from propme.simpletrace.rows import as_tables, traced
 from propme.simpletrace.trace import Tracer, TraceSettings
@@ -24,6 +28,9 @@ from propme.simpletrace.trace import Tracer, TraceSettings
 REOPEN_AFTER = 20_000
 
 _UNITS_AT_ONCE = 256
+
+#: Number of generations that are done now, and a unit with its tables, if that is whole with them.
+Done = tuple[int, tuple[int, dict[str, pa.Table]] | None]
 
 #: Id and text of a generation.
 Text = tuple[str, str]
@@ -63,12 +70,20 @@ def trace_units(
     address: IndexAddress,
     settings: TraceSettings,
     workers: Workers,
-) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+) -> Iterator[Done]:
     """Tables of each unit, in the order in which they get finished."""
-    arguments = ((address, settings, workers.reopen_after, *unit) for unit in units)
     if address.is_remote and workers.backend == "local":
-        yield from _side_by_side(arguments, max(workers.number, address.remote.at_once))
+        n = max(workers.number, address.remote.at_once)
+        yield from _side_by_side(units, (address, settings, workers.reopen_after), n)
         return
+    arguments = ((address, settings, workers.reopen_after, *unit) for unit in units)
+    for unit, found in _each_at_once(arguments, workers):
+        yield found["traces"].num_rows, (unit, found)
+
+
+def _each_at_once(
+    arguments: Iterator[tuple[Any, ...]], workers: Workers
+) -> Iterator[tuple[int, dict[str, pa.Table]]]:
     if workers.backend == "local" and workers.number == 1:
         yield from (_trace_unit(*each) for each in arguments)
         return
@@ -85,14 +100,26 @@ def trace_units(
 
 
 def _side_by_side(
-    arguments: Iterator[tuple[Any, ...]], n: int
-) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+    units: Iterator[tuple[int, list[Text]]], how: tuple[IndexAddress, TraceSettings, int], n: int
+) -> Iterator[Done]:
     """Threads of this process, which wait for a server and share what it answers."""
     from joblib import Parallel, delayed
 
-    jobs = (delayed(_trace_unit)(*each) for each in arguments)
+    finished: dict[int, list[Trace | None]] = {}
+
+    def jobs() -> Iterator[Any]:
+        for unit, texts in units:
+            finished[unit] = [None] * len(texts)
+            yield from (delayed(_trace_one)(*how, unit, *each) for each in enumerate(texts))
+
     parallel = Parallel(n, backend="threading", return_as="generator_unordered", batch_size=1)
-    yield from parallel(jobs)
+    for unit, number, trace in parallel(jobs()):
+        finished[unit][number] = trace
+        traces = [each for each in finished[unit] if each is not None]
+        whole = len(traces) == len(finished[unit])
+        yield 1, (unit, as_tables(traces)) if whole else None
+        if whole:
+            del finished[unit]
 
 
 @contextmanager
@@ -149,15 +176,28 @@ def _trace_unit(
     texts: Sequence[Text],
 ) -> tuple[int, dict[str, pa.Table]]:
     """Trace one unit, in whatever process this is."""
+    tracer = _tracer(address, settings, reopen_after, len(texts))
+    return unit, as_tables([traced(tracer, *text) for text in texts])
+
+
+def _trace_one(
+    address: IndexAddress,
+    settings: TraceSettings,
+    reopen_after: int,
+    unit: int,
+    number: int,
+    text: Text,
+) -> tuple[int, int, Trace]:
+    """Trace one generation of a unit, of that number in it."""
+    return unit, number, traced(_tracer(address, settings, reopen_after, 1), *text)
+
+
+def _tracer(address: IndexAddress, settings: TraceSettings, reopen_after: int, n: int) -> Tracer:
+    """The one of this process, for so many generations more."""
     with _opening:
-        opened = _open(address, settings, reopen_after)
-        opened.traced += len(texts)
-    return unit, as_tables([traced(opened.tracer, *text) for text in texts])
-
-
-def _open(address: IndexAddress, settings: TraceSettings, reopen_after: int) -> _Opened:
-    if _opened and (_opened[0].key != (address, settings) or _opened[0].traced >= reopen_after):
-        _opened.clear()  # with it go the maps of the index
-    if not _opened:
-        _opened.append(_Opened((address, settings), Tracer(address.open(), settings)))
-    return _opened[0]
+        if _opened and (_opened[0].key != (address, settings) or _opened[0].traced >= reopen_after):
+            _opened.clear()  # with it go the maps of the index
+        if not _opened:
+            _opened.append(_Opened((address, settings), Tracer(address.open(), settings)))
+        _opened[0].traced += n
+        return _opened[0].tracer
