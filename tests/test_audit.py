@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,8 @@ def test_where_enough_of_a_set_is_usable_the_rest_is_not_looked_up() -> None:
     assert [p.prompt_id[-1] for p in few] == [*"012", *"012", *"0123"]
     kept = [p for p in choose(audit(prompts, index, 8), 2) if not p.refused]
     assert kept == [p for p in choose(few, 2) if not p.refused]
+    # One that does not fit into the model's context is none of the two.
+    prompts[1] = replace(prompts[1], refused="no room")
+    few = audit(prompts, index, 8, enough=2)
+    assert [p.prompt_id[-1] for p in few] == [*"0123", *"012", *"0123"]
+    assert len([p for p in choose(few, 2) if p.setting == "generic" and not p.refused]) == 2

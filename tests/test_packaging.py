@@ -110,7 +110,7 @@ def test_environment_yml_takes_torch_from_conda_forge_alone():
 # package.
 LAYERS = (
     ("errors", "files"),
-    ("run_record", "known_hashes"),
+    ("run_record", "known_hashes", "keys"),
     ("records", "personal_data"),
     ("tables", "progress", "degenerate"),
     ("table_page",),

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from propme.errors import ParameterError, PropMeError, ServerError
+from propme.keys import key_of
 
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
 
@@ -71,7 +72,7 @@ class Server:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._key = os.environ.get("OPENAI_API_KEY", "")
+        self._key = key_of("OPENAI_API_KEY")
         self._url = os.environ.get("OPENAI_BASE_URL", "")
         if not self._url:
             raise ParameterError(

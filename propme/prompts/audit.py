@@ -33,6 +33,7 @@ def audit(
     Parameters
     ----------
     prompts : iterable of Prompt
+        Those that are refused already, as by `fit`, stay so.
     index : Index
         Of the training corpus.
     longest_allowed : int

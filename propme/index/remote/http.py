@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import ssl
 import threading
 import weakref
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 
 from propme.errors import ParameterError, PropMeError, ServerError
 from propme.index.remote.settings import KEY_VARIABLE, split_address
+from propme.keys import key_of
 
 _MOST_TOLD = 300
 
@@ -93,7 +93,7 @@ class Server:
     def __init__(self, address: str, timeout: float) -> None:
         self.url, self.index = split_address(address)
         self.source = f"{self.url}#{self.index}"
-        self._key = os.environ.get(KEY_VARIABLE, "")
+        self._key = key_of(KEY_VARIABLE)
         self._timeout = timeout
         self._http = _http(timeout, self._key)
         self._loop = _Loop()
@@ -208,10 +208,7 @@ def _http(timeout: float, key: str) -> Any:
             "an index behind a server needs httpx: pip install 'propme[remote]'"
         ) from error
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        return httpx.AsyncClient(timeout=timeout, headers=headers)
-    except Exception:  # it may quote the key
-        raise ParameterError(f"the key in {KEY_VARIABLE} cannot be sent") from None
+    return httpx.AsyncClient(timeout=timeout, headers=headers)
 
 
 def seconds_to_wait(header: str | None) -> float:
