@@ -659,6 +659,26 @@ def test_a_notebook_is_rendered_with_its_outputs_escaped(run: Path, stage: str) 
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
 
 
+def test_each_picture_of_a_notebook_is_described_by_the_heading_above_it(tmp_path: Path) -> None:
+    picture = nbformat.v4.new_output(
+        "display_data", {"image/png": base64.b64encode(PIXEL).decode()}
+    )
+    shows = [nbformat.v4.new_code_cell("draw()", outputs=[picture]) for _ in range(3)]
+    cells = [
+        shows[0],
+        nbformat.v4.new_markdown_cell("## How long?\n\nText, # and text."),
+        nbformat.v4.new_code_cell("1"),
+        shows[1],
+        nbformat.v4.new_markdown_cell("Nothing of a heading."),
+        nbformat.v4.new_markdown_cell(f'### "{HOSTILE}"'),
+        shows[2],
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "n.ipynb")
+    page = Page(site.rendered_notebook(tmp_path / "n.ipynb"))
+    told = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
+    assert told == ["Figure", "Figure: How long?", f'Figure: "{HOSTILE}"']
+
+
 def test_the_front_page_holds_the_run(run: Path) -> None:
     page = page_of(run, "index")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,6 +53,8 @@ _FIGURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Any]]] = {
     ),
     "span_lengths": ("Longest verbatim passages", "span_lengths", figures.span_lengths),
 }
+
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -161,11 +164,14 @@ def as_data_uri(path: Path) -> str:
 def rendered_notebook(notebook: Path) -> str:
     """An executed notebook as a page that loads nothing and runs nothing.
 
+    Who cannot see a picture is told the question under which it stands.
+
     Raises
     ------
     InputError
         There is none.
     """
+    import nbformat
     from jinja2 import FileSystemLoader
     from nbconvert import HTMLExporter
 
@@ -179,8 +185,21 @@ def rendered_notebook(notebook: Path) -> str:
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-    body, _ = exporter.from_filename(str(notebook))
+    executed = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    _describe_pictures(executed)
+    body, _ = exporter.from_notebook_node(executed, {"metadata": {"name": notebook.stem}})
     return str(body)
+
+
+def _describe_pictures(executed: Any) -> None:
+    """Give each picture the heading above it as its description."""
+    heading = ""
+    for cell in executed.cells:
+        if cell.cell_type == "markdown":
+            heading = next(iter(_HEADING.findall(cell.source)), heading)
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", ()):
+                output.metadata["described"] = f"Figure: {heading}" if heading else "Figure"
 
 
 def _record(run: Path) -> dict[str, Any]:
