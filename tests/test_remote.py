@@ -346,6 +346,12 @@ def test_memory_is_bounded():
         ("https://host/%73ecret/#v4", "PROPME_INDEX_KEY"),
         ("https://host:secret/#v4", "no URL"),
         ("https://[secret/#v4", "no URL"),
+        ("https://secret:/#v4", "no name that it could be asked by"),
+        ("https://sec\tret/#v4", "no name that it could be asked by"),
+        ("https://secret host/#v4", "no name that it could be asked by"),
+        ("https://secret..host/#v4", "no name that it could be asked by"),
+        (f"https://secret{'x' * 60}.host/#v4", "no name that it could be asked by"),
+        ("https:///secret/#v4", "no name that it could be asked by"),
     ],
 )
 def test_an_address_names_its_index_and_holds_no_key(address, told, text_index):
@@ -359,6 +365,30 @@ def test_an_address_may_have_a_port_and_a_path():
         "https://host:8080/v1/~me/",
         "v4_a-b.c",
     )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]:80", "a-b.c_d.", "x" * 63])
+def test_a_server_may_be_a_number_or_a_name(host):
+    assert split_address(f"http://{host}/#v4") == (f"http://{host}/", "v4")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rate": float("nan")}, "rate must be at least 0 and at most 10000, not nan"),
+        ({"rate": float("inf")}, "rate must be"),
+        ({"rate": -1}, "rate must be"),
+        ({"rate": 1e-9}, "rate must be 0, for no limit, or at least 0.00166667"),
+        ({"at_once": 0}, "at_once must be at least 1 and at most 256, not 0"),
+        ({"at_once": 100_000}, "at_once must be"),
+        ({"most_read": 0}, "most_read must be"),
+        ({"patience": -1.0}, "patience must be"),
+        ({"timeout": float("nan")}, "timeout must be"),
+    ],
+)
+def test_how_a_server_is_asked_has_bounds(given, told):
+    with pytest.raises(ParameterError, match=told):
+        RemoteSettings(**given)
 
 
 def test_an_address_may_be_in_capitals():

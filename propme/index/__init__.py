@@ -70,6 +70,8 @@ def open_index(
     BrokenIndexError
         A folder holds no finished index or a file of another size than was written, or folders
         were made with different tokenizers.
+    InputError
+        The tokenizer is not that of an index behind a server, of which some texts are read.
 
     Warns
     -----
@@ -107,7 +109,10 @@ def _open_remote(
     loaded = Tokenizer.load(tokenizer)
     if loaded.vocabulary_size > layout.separator(token_type):  # the index cannot hold it so
         token_type = layout.token_type_for(loaded.vocabulary_size)
-    return RemoteIndex(paths[0], loaded, token_type, settings)
+    index = RemoteIndex(paths[0], loaded, token_type, settings)
+    if not (settings and settings.offline):
+        index.require_own_tokenizer()
+    return index
 
 
 def describe_remote(address: str, tokenizer: str, answers: Path) -> dict[str, str]:

@@ -150,7 +150,7 @@ def complete(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> dict[s
 def _check_values(effective: Mapping[str, Any]) -> None:
     """Refuse now what a notebook would refuse after hours of others."""
     from propme.generation import require_backend, require_device
-    from propme.index import is_remote, require_engine
+    from propme.index import RemoteSettings, is_remote, require_engine
     from propme.index.remote.settings import split_address
     from propme.metrics import require_propensity_metrics
     from propme.prompts import PrefixCut, require_language
@@ -167,6 +167,8 @@ def _check_values(effective: Mapping[str, Any]) -> None:
     Workers(effective["workers"], effective["tracing_backend"])
     require_propensity_metrics(effective["propensity_metrics"])
     require_engine(effective["engine"])
+    asking = ("request_rate", "requests_at_once", "most_read")
+    RemoteSettings("", *(effective[name] for name in asking))
     if is_remote(effective["index"]):
         split_address(effective["index"])  # before credentials in it are written anywhere
     require_backend(effective["backend"])

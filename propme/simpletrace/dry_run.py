@@ -14,8 +14,9 @@ from propme.simpletrace.spans import tokenise
 from propme.simpletrace.trace import NORMALIZED_ANCHORS, Tracer, TraceSettings
 from propme.simpletrace.workers import Text
 
-#: Questions about the index itself: the sizes of its shards, and where documents begin.
-ABOUT_THE_INDEX = 2
+#: Questions about the index itself: the sizes of its shards, where documents begin, and whether the
+#: tokenizer is its own.
+ABOUT_THE_INDEX = 12
 
 #: Look-ups that the spans of a text take at most, by token: two for each, and what galloping loses.
 LOOKUPS_PER_TOKEN = 2.5

@@ -107,6 +107,14 @@ class Shown:
     def _ids(self) -> list[int]:
         return self.tokenizer.encode(self._text)
 
+    @property
+    def certain(self) -> list[int]:
+        """Tokens of the text that no cut can have changed; of a blocked document none."""
+        if self.answer["blocked"]:
+            return []
+        first = 0 if self.shows_start else MARGIN
+        return self._ids[first : len(self._ids) - (0 if self.shows_end else MARGIN)]
+
     def around(self, sought: Sequence[int]) -> tuple[list[int], int]:
         """Tokens shown, and the number among them of the one that was asked for.
 

@@ -18,6 +18,24 @@ KEY_VARIABLE = "PROPME_INDEX_KEY"
 _PATH, _NAME = re.compile(r"[A-Za-z0-9._~/-]*"), re.compile(r"[A-Za-z0-9._~-]*")
 
 
+#: Least and greatest values of what may be set.
+_BOUNDS = (
+    ("rate", 0, 10_000),
+    ("at_once", 1, 256),
+    ("most_read", 1, 10_000_000),
+    ("patience", 0, 1e9),
+    ("timeout", 0, 1e9),
+)
+
+#: Slower than one request in ten minutes is not told from a clock that was set back.
+_SLOWEST = 1 / 600
+
+#: A server's name or number, and its port.
+_NETLOC = re.compile(
+    r"(?:(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+)
+
+
 def default_answers() -> str:
     """File of answers where none is named: in the user's folder for caches."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -56,9 +74,17 @@ class RemoteSettings:
     offline: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("rate", 0), ("at_once", 1), ("most_read", 1), ("patience", 0)):
-            if getattr(self, name) < least:
-                raise ParameterError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name, least, most in _BOUNDS:
+            if not least <= getattr(self, name) <= most:  # nor is it a number that is none
+                raise ParameterError(
+                    f"{name} must be at least {least:g} and at most {most:g}, not"
+                    f" {getattr(self, name)}"
+                )
+        if 0 < self.rate < _SLOWEST:
+            raise ParameterError(
+                f"rate must be 0, for no limit, or at least {_SLOWEST:g} requests a second, not"
+                f" {self.rate}"
+            )
 
 
 def is_remote(address: object) -> bool:
@@ -91,7 +117,12 @@ def split_address(address: str) -> tuple[str, str]:
             f" (server {parts.hostname}); a key belongs into the environment variable"
             f" {KEY_VARIABLE}"
         )
-    if not name or not parts.hostname:
+    if not _NETLOC.fullmatch(parts.netloc) or not server.isprintable():
+        raise ParameterError(
+            "the server in an address of an index has no name that it could be asked by; an address"
+            " is one such as https://api.infini-gram.io/#v4_name"
+        )
+    if not name:
         raise ParameterError(
             f"{address}: the index's name is missing, as in https://api.infini-gram.io/#v4_name"
         )
