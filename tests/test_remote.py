@@ -88,7 +88,7 @@ def assert_same_tables(found, expected):
 # --- whole traces ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("tokenizer", "n"), [("byte-fallback", 200), ("bytes", 25)])
+@pytest.mark.parametrize(("tokenizer", "n"), [("byte-fallback", 100), ("bytes", 25)])
 def test_tables_are_those_of_a_local_index(tokenizer, n, text_tokenizer, tmp_path):
     rng = random.Random(n)
     documents = texts(rng, 60, [4, 12, 40])
