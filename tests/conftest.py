@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tokenizers import (
     Regex,
     decoders,
@@ -24,6 +25,10 @@ from tokenizers import Tokenizer as Backend
 
 from propme.index import Tokenizer, build_index
 from propme.records import Document
+
+# A machine may have other things to do: no example fails for the time it takes.
+settings.register_profile("propme", deadline=None)
+settings.load_profile("propme")
 
 #: Ids of a word tokenizer, by the token type that its highest id asks for; those of u8 and u16 are
 #: the highest that the type can hold beside the separator. There are gaps, for full vocabularies
