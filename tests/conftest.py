@@ -1,14 +1,17 @@
-"""Tokenizers and indexes that several test files share."""
+"""Tokenizers, indexes and a folder that several test files share."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tokenizers import (
     Regex,
     decoders,
@@ -22,6 +25,10 @@ from tokenizers import Tokenizer as Backend
 
 from propme.index import Tokenizer, build_index
 from propme.records import Document
+
+# A machine may have other things to do: no example fails for the time it takes.
+settings.register_profile("propme", deadline=None)
+settings.load_profile("propme")
 
 #: Ids of a word tokenizer, by the token type that its highest id asks for; those of u8 and u16 are
 #: the highest that the type can hold beside the separator. There are gaps, for full vocabularies
@@ -54,6 +61,16 @@ SHORT_WORD_TEXTS = (
     "ab abc cab bab abab ab. ab.\n ab.\n\n (ab) ) )\n \"ab\" 'ab' 's ø øl é",
     "ab\nabc\ncab\nbab\nabab.\n\nab\tøl\nab\nab\nab",
 ) * 5
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for what is made once a session, in all of its processes; the first removes it.
+
+    Its workers inherit the environment.
+    """
+    if "PROPME_TESTS_SHARED" not in os.environ:
+        folder = os.environ["PROPME_TESTS_SHARED"] = tempfile.mkdtemp(prefix="propme-tests-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 @pytest.fixture(scope="session")

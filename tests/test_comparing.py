@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 from filelock import FileLock
-from tiny import tiny_parameters
 
 from propme import across_runs, tables
 from propme import run as runs
@@ -18,11 +18,9 @@ from propme.across_runs import answers, courses_of, findings
 from propme.cli import main
 from propme.comparing import NOTEBOOK, compare, effective_parameters
 from propme.errors import ParameterError, PropMeError, RunError, TableError
-from propme.runner import effective_parameters as run_parameters
 from propme.runner import planned_runs
 from propme.runner.locks import run_lock
-from propme.runner.notebook import execute
-from propme.runner.stages import made_from, outputs_of
+from propme.runner.stages import outputs_of
 
 #: A table of each of the stages that are compared.
 STAGE_TABLES = ("prompts", "generations", "traces")
@@ -30,16 +28,9 @@ STAGE_TABLES = ("prompts", "generations", "traces")
 
 @pytest.fixture(scope="module")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of its own notebooks 1 to 3; what notebook 4 makes is not read."""
-    folder = tmp_path_factory.mktemp("runs")
-    given = tiny_parameters(folder / "a", folder / "cache") | {"n_varied": 0, "samples": 1}
-    effective = run_parameters([], given, None)
-    run = runs.open_run(effective["output"])
-    run.update_record(parameters=effective)
-    for stage in runs.STAGES[:3]:
-        execute(stage, run, effective)
-        note_done(run, stage, made_from(stage, effective, run))
-    return run.path
+    folder, done = tiny.tiny_run()
+    assert done.returncode == 0, done.stderr
+    return shutil.copytree(folder, tmp_path_factory.mktemp("runs") / "a")
 
 
 def note_done(run: runs.RunFolder, stage: str, source: dict[str, Any]) -> None:

@@ -181,7 +181,7 @@ def generations(draw: st.DrawFn) -> dict[str, Any]:
     return one(found, text=draw(st.sampled_from(["and it", "but"])), target="and")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(generations(), min_size=2, max_size=6), st.data())
 def test_sums_add_up_over_disjoint_parts_in_any_order(
     rows: list[dict[str, Any]], data: st.DataObject

@@ -375,7 +375,7 @@ pairs = st.sampled_from(["a", "ab", "abc", "abcdefgh"]).flatmap(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(pairs)
 def test_small_alphabets(pair: tuple[list[str], list[str]]) -> None:
     check_against_the_slow_truth(*pair)
@@ -400,7 +400,7 @@ def edited(words: list[str], rng: random.Random) -> list[str]:
     return result
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**63))
 def test_near_copies_of_up_to_400_words(seed: int) -> None:
     rng = random.Random(seed)

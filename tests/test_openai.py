@@ -130,7 +130,8 @@ def test_a_whole_run_shows_neither_the_key_nor_the_address_credentials(
     real: RealServer, tmp_path: Path
 ) -> None:
     model = str(tiny_demo().model)
-    of_server = {"backend": "openai", "served_model": model, "n_prompts": 2}
+    of_server = {"backend": "openai", "served_model": model, "n_prompts": 2, "samples": 1}
+    of_server["n_varied"] = 0  # what is traced anew comes after the server is asked
     given = tiny_parameters(tmp_path / "out", tmp_path / "cache") | of_server
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(given))
     url = real.url.replace("://", "://someone:pass-never-seen@")

@@ -140,8 +140,8 @@ def test_places_are_in_order_and_nothing_is_found_in_a_masked_text(text: str) ->
 
 @pytest.mark.parametrize("unit", ["a", "1-", "@", "a@", "a.", "a@b.", ":", "(", "DK12"])
 def test_hostile_texts_end(unit: str) -> None:
-    # A search that were quadratic would take hours.
-    assert find_personal_data(unit * (10**6 // len(unit))) == ()
+    # A search that were quadratic would take the better part of an hour.
+    assert find_personal_data(unit * (300_000 // len(unit))) == ()
 
 
 def test_without_the_extra_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

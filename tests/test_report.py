@@ -707,45 +707,60 @@ def test_the_front_page_holds_the_run(run: Path) -> None:
     assert "0123456789abcdef0" not in text
 
 
-@pytest.mark.parametrize("asked_for", [False, True])
-def test_the_viewer_leads_back_and_masks_unless_asked_for(tmp_path: Path, asked_for: bool) -> None:
-    folder = make_run(tmp_path / "run")
+@pytest.fixture(scope="module", params=[False, True])
+def personal(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, bool]:
+    """A run with e-mail addresses, and whether its parameters ask for them."""
+    folder = make_run(tmp_path_factory.mktemp("runs") / "run")
     generations = tables.read("generations", folder / "tables").assign(text="til anna@example.dk")
     tables.write("generations", generations, folder / "tables")
+    rows = [Breakdown("source", name, *VALUE) for name in ("a@b.dk", "c@d.dk")]
+    tables.write("breakdown", tables.to_frame("breakdown", rows), folder / "tables")
     record = json.loads((folder / "run.json").read_text())
-    record["parameters"]["show_personal_data"] = asked_for
+    record["parameters"]["show_personal_data"] = request.param
     (folder / "run.json").write_text(json.dumps(record))
     write_report(folder, [])
+    return folder, request.param
+
+
+def test_the_viewer_leads_back_and_masks_unless_asked_for(personal: tuple[Path, bool]) -> None:
+    folder, asked_for = personal
     viewer = folder / "report" / "viewer.html"
     assert '<a href="index.html">' in viewer.read_text(encoding="utf-8")
     shown = unpacked(viewer)["texts-0"][0]["text"]
     assert shown == ("til anna@example.dk" if asked_for else "til [e-mail]")
 
 
-@pytest.mark.parametrize("asked_for", [False, True])
 def test_groups_of_the_exported_breakdown_are_masked_unless_asked_for(
-    tmp_path: Path, asked_for: bool
+    personal: tuple[Path, bool],
 ) -> None:
-    folder = make_run(tmp_path / "run")
-    rows = [Breakdown("source", name, *VALUE) for name in ("a@b.dk", "c@d.dk")]
-    tables.write("breakdown", tables.to_frame("breakdown", rows), folder / "tables")
-    record = json.loads((folder / "run.json").read_text())
-    record["parameters"]["show_personal_data"] = asked_for
-    (folder / "run.json").write_text(json.dumps(record))
-    write_report(folder, [])
+    folder, asked_for = personal
     for suffix in ("csv", "md", "tex"):
         text = (folder / "report" / "tables" / f"breakdown.{suffix}").read_text()
         assert ("[e-mail] 2" in text) == (not asked_for)
         assert ("a@b.dk" in text.replace("<span>@</span>", "@")) == asked_for
 
 
-def test_figures_of_the_notebooks_are_taken_along(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
+#: Figures that notebooks drew; the report draws one of them itself.
+DRAWN = ("recall_distribution.svg", "over_thresholds_greedy.png", "span_lengths.png")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with nothing to compare, figures of its notebooks, and one notebook of two."""
+    folder = make_run(tmp_path_factory.mktemp("runs") / "run")
+    for name, table in {"propensity": propensity(), "copies": copies()}.items():
+        tables.write(name, table, folder / "tables")
     (folder / "figures").mkdir()
-    for name in ("recall_distribution.svg", "over_thresholds_greedy.png", "span_lengths.png"):
+    for name in DRAWN:
         (folder / "figures" / name).write_text(name)
-    write_report(folder, [])
-    taken = folder / "report" / "figures"
+    write_report(folder, [STAGES[0], "3_third"])
+    return folder
+
+
+def test_figures_of_the_notebooks_are_taken_along(bare: Path) -> None:
+    taken = bare / "report" / "figures"
     assert (taken / "recall_distribution.svg").read_text() == "recall_distribution.svg"
     assert (taken / "over_thresholds_greedy.png").is_file()
     assert (taken / "span_lengths.png").stat().st_size > 1000  # the report's own
@@ -760,18 +775,12 @@ def test_all_pages_have_one_style_and_one_policy() -> None:
     assert '{% include "style.css" %}' in templates["base.html"]
 
 
-def test_a_run_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    for name, table in {"propensity": propensity(), "copies": copies()}.items():
-        tables.write(name, table, folder / "tables")
-    write_report(folder, [])
-    assert "There is nothing to compare." in " ".join(page_of(folder, "index").texts)
+def test_a_run_with_nothing_to_compare_says_so(bare: Path) -> None:
+    assert "There is nothing to compare." in " ".join(page_of(bare, "index").texts)
 
 
-def test_a_notebook_that_is_not_there_is_left_out(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    write_report(folder, [STAGES[0], "3_third"])
-    links = [attributes.get("href") for _, attributes in page_of(folder, "index").tags]
+def test_a_notebook_that_is_not_there_is_left_out(bare: Path) -> None:
+    links = [attributes.get("href") for _, attributes in page_of(bare, "index").tags]
     assert f"{STAGES[0]}.html" in links
     assert "3_third.html" not in links
 

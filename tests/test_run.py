@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import needs_engine
-from tiny import propme, tiny_demo, tiny_parameters
+from tiny import SECRET, SHARED, propme, tiny_demo, tiny_parameters, tiny_run
 
 from propme import records, runner, tables
 from propme import run as runs
@@ -24,32 +24,21 @@ ROOT = Path(__file__).parent.parent
 OF_RUN = [name for name in tables.TABLES if name not in tables.OF_COMPARISON]
 
 
-@pytest.fixture(scope="module")
-def parameter_file(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    path = folder / "tiny.yaml"
-    path.write_text(yaml.safe_dump(tiny_parameters(folder / "out", folder / "cache")))
-    return path
-
-
-@pytest.fixture(scope="module")
-def finished(parameter_file):
-    """A whole run, with a secret in the environment and a misleading kernel installed."""
-    kernel = parameter_file.parent / "jupyter" / "kernels" / "python3"
-    kernel.mkdir(parents=True)
-    spec = {"argv": ["/bin/false"], "display_name": "Python 3", "language": "python"}
-    (kernel / "kernel.json").write_text(json.dumps(spec))
-    done = propme(
-        "run",
-        parameter_file,
-        "-p",
-        "temperature",
-        "8e-1",
-        JUPYTER_PATH=str(kernel.parent.parent),
-        OPENAI_API_KEY="sk-test-secret",
-    )
+@pytest.fixture
+def finished():
+    """A whole run, for tests that do not change it, and what the command told."""
+    folder, done = tiny_run()
     assert done.returncode == 0, done.stderr
-    return parameter_file.parent / "out", done
+    return folder, done
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """The whole run and a file of its parameters, for a test that changes it."""
+    folder = shutil.copytree(finished[0], tmp_path / "out")
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(tiny_parameters(folder, SHARED / "cache")))
+    return folder, file
 
 
 def test_a_run_has_its_layout_and_says_where_the_report_is(finished):
@@ -193,13 +182,13 @@ def test_the_pages_load_nothing_and_show_the_findings(finished):
 
 def test_no_secret_of_the_environment_is_in_any_file(finished):
     folder, done = finished
-    assert "sk-test-secret" not in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
     for path in folder.rglob("*"):
-        assert path.is_dir() or b"sk-test-secret" not in path.read_bytes(), path
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
 
 
-def test_a_notebook_runs_alone_with_papermills_own_command(finished, parameter_file, tmp_path):
-    folder, _ = finished
+def test_a_notebook_runs_alone_with_papermills_own_command(copied, tmp_path):
+    folder, parameter_file = copied
     before = {p: p.read_bytes() for p in (folder / "tables").glob("*.parquet")}
     done = subprocess.run(
         [
@@ -217,15 +206,15 @@ def test_a_notebook_runs_alone_with_papermills_own_command(finished, parameter_f
 
 
 @needs_engine
-def test_the_engine_gives_the_same_tables(finished, parameter_file, tmp_path):
-    folder, _ = finished
+def test_the_engine_gives_the_same_tables(copied, tmp_path):
+    folder, _ = copied
     before = {n: tables.read(n, folder / "tables") for n in ("traces", "spans", "matches")}
     import papermill
 
     papermill.execute_notebook(
         str(ROOT / "notebooks" / "3_tracing.ipynb"),
         str(tmp_path / "out.ipynb"),
-        parameters={"output": str(folder), "engine": "infini-gram"},
+        parameters={"output": str(folder), "engine": "infini-gram", "n_varied": 0},
         progress_bar=False,
         cwd=str(ROOT),
     )
@@ -233,13 +222,14 @@ def test_the_engine_gives_the_same_tables(finished, parameter_file, tmp_path):
         pd.testing.assert_frame_equal(tables.read(name, folder / "tables"), table)
 
 
-def test_a_second_run_makes_no_index_again(finished, parameter_file, monkeypatch):
+def test_a_second_run_makes_no_index_again(copied, monkeypatch):
     import propme.index
 
     def refuse(*_):
         raise AssertionError("built again")
 
     monkeypatch.setattr(propme.index, "build_index", refuse)
+    _, parameter_file = copied
     given = yaml.safe_load(parameter_file.read_text())
     keys = ("corpus", "heldout", "human", "model", "cache")
     inputs = runs.prepare_inputs(
@@ -318,7 +308,7 @@ def test_later_files_and_single_parameters_win(tmp_path):
 
 
 def test_a_failing_notebook_is_told_kept_and_stops_the_run(tmp_path):
-    parameters = tiny_parameters(tmp_path / "out", tmp_path / "cache") | {"n_mismatched": 1000}
+    parameters = tiny_parameters(tmp_path / "out", SHARED / "cache") | {"n_mismatched": 1000}
     file = tmp_path / "p.yaml"
     file.write_text(yaml.safe_dump(parameters))
     done = propme("run", file)
@@ -390,9 +380,9 @@ def test_the_demonstration_is_not_mixed_with_ones_own(tmp_path):
         found_inputs._input_paths({"corpus": str(tiny_demo().corpus), "model": "demo"}, tmp_path)
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_generation(finished, parameter_file, tmp_path):
+def test_a_run_that_was_stopped_goes_on_with_the_generation(copied, tmp_path):
     """The second notebook, killed with half of its lines written, makes the other half."""
-    folder, _ = finished
+    folder, _ = copied
     before = tables.read("generations", folder / "tables")
     journal = folder / "parts" / "generation" / "generations.jsonl"
     lines = journal.read_text().splitlines(keepends=True)

@@ -49,13 +49,13 @@ def spans_of(documents: list[list[int]], ids: list[int]) -> list[tuple[int, int]
 # --- which spans ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(CORPUS, TOKENS)
 def test_maximal_spans_are_those_of_brute_force(documents: list[list[int]], ids: list[int]) -> None:
     assert spans_of(documents, ids) == slow_spans(documents, ids)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(CORPUS, TOKENS, TOKENS, TOKENS)
 def test_a_span_lies_in_one_of_any_longer_text(
     documents: list[list[int]], before: list[int], ids: list[int], after: list[int]
@@ -66,7 +66,7 @@ def test_a_span_lies_in_one_of_any_longer_text(
         assert any(a <= start and stop <= b for a, b in longer)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(CORPUS, TOKENS, TOKENS)
 def test_another_document_never_shortens_a_match(
     documents: list[list[int]], more: list[int], ids: list[int]

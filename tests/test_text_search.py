@@ -128,7 +128,7 @@ def assert_exact(documents: list[str], text: str, tokenizer: Tokenizer) -> None:
 def test_a_text_is_counted_exactly(name: str, text_tokenizer: Callable) -> None:
     tokenizer = text_tokenizer(name)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(searches())
     @example((["ab ab ab ab ab ab"], "ab ab ab"))
     @example((["é é ab ab", "ééa ab ab"], "éa ab a"))
@@ -147,7 +147,7 @@ def test_a_text_is_counted_exactly(name: str, text_tokenizer: Callable) -> None:
 def test_a_short_text_is_counted_exactly(name: str, text_tokenizer: Callable) -> None:
     tokenizer = text_tokenizer(name)
 
-    @settings(max_examples=250, deadline=None)
+    @settings(max_examples=120, deadline=None)
     @given(short_searches())
     @example((["aaaaaaa", "aaa"], "aa"))  # one token may hold it twice, and another twice more
     @example((["ab", "ab", "abab"], "baba"))  # not from one document into the next

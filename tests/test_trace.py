@@ -359,25 +359,25 @@ def check_summary(slow: Slow, found: Trace) -> None:
 RULES = st.sampled_from(["verified", "overlap"])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(CASES, RULES)
 def test_bytes(case: tuple[list[str], str], merging: str) -> None:
     check(*case, BYTES, merging)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(CASES, RULES)
 def test_subwords(case: tuple[list[str], str], merging: str) -> None:
     check(*case, BPE, merging)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(CASES, RULES, st.sampled_from([BYTES, BPE]))
 def test_mode_text(case: tuple[list[str], str], merging: str, tokenizer: Tokenizer) -> None:
     check(*case, tokenizer, merging, "text")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(CASES)
 def test_the_tiers_are_those_of_a_byte_index(case: tuple[list[str], str]) -> None:
     """However the corpus splits a generation's first and last word."""
@@ -427,7 +427,7 @@ def test_an_index_on_disk_in_several_shards(engine: str, tmp_path: Path) -> None
 # --- what may be chosen ---------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CASES, st.integers(1, 3), st.integers(0, 5))
 def test_docs_per_span_changes_documents_only(
     case: tuple[list[str], str], docs_per_span: int, seed: int

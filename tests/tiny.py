@@ -1,15 +1,16 @@
 """A demonstration in small: the real corpus and a real model, trained in some seconds."""
 
-import atexit
+import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 from propme.demo import Demo, DemoSettings, ensure_demo
+from propme.files import alone
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,12 +27,46 @@ SETTINGS = DemoSettings(
 )
 
 
+#: A folder that all processes of a test session share, see conftest.py.
+SHARED = Path(os.environ["PROPME_TESTS_SHARED"])
+
+#: A secret in the environment of `tiny_run`.
+SECRET = "sk-test-secret"
+
+
 @cache
 def tiny_demo() -> Demo:
     """Corpus, held-out documents and model, made once a test session."""
-    folder = Path(tempfile.mkdtemp(prefix="propme-tiny-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return ensure_demo(folder, SETTINGS)
+    return ensure_demo(SHARED, SETTINGS)
+
+
+@cache
+def tiny_run() -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A whole run and what the command told, made once a test session; copy it to change it.
+
+    Made with a secret in the environment and a misleading kernel installed.
+    """
+    folder = SHARED / "run"
+    told = folder / "told.json"
+    with alone(folder):
+        if not told.exists():
+            done = _run_by_command(folder)
+            told.write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
+    return folder / "out", subprocess.CompletedProcess(*json.loads(told.read_text()))
+
+
+def _run_by_command(folder: Path) -> subprocess.CompletedProcess[str]:
+    kernel = folder / "jupyter" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    spec = {"argv": ["/bin/false"], "display_name": "Python 3", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(spec))
+    file = folder / "tiny.yaml"
+    file.write_text(yaml.safe_dump(tiny_parameters(folder / "out", SHARED / "cache")))
+    return propme(
+        *("run", file, "-p", "temperature", "8e-1"),
+        JUPYTER_PATH=str(kernel.parent.parent),
+        OPENAI_API_KEY=SECRET,
+    )
 
 
 def tiny_parameters(output, cache):

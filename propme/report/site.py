@@ -153,6 +153,7 @@ def _saved(figure: Figure, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix in ("png", "svg", "pdf"):
         figure.savefig(path.with_suffix(f".{suffix}"), bbox_inches="tight")
+        figure.set_layout_engine("none")  # laid out once: each format alike
     return as_data_uri(path.with_suffix(".png"))
 
 

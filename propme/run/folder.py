@@ -80,6 +80,7 @@ class RunFolder:
         self.figures.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg", "pdf"):
             figure.savefig(self.figures / f"{name}.{suffix}", bbox_inches="tight")
+            figure.set_layout_engine("none")  # laid out once: each format, and the notebook, alike
         return figure
 
     @property
