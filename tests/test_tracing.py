@@ -425,7 +425,7 @@ def test_a_dask_cluster_of_which_a_worker_is_killed(
 MEASURE = """
 import resource, sys
 from propme.simpletrace import IndexAddress, TraceSettings, Tracer
-from propme.simpletrace.workers import _open
+from propme.simpletrace.workers import _tracer
 
 def kilobytes(name):
     (line,) = [line for line in open("/proc/self/status") if line.startswith(name + ":")]
@@ -472,13 +472,12 @@ def touch():
 settings, found = TraceSettings(), []
 del index
 for round in range(4):
-    opened = _open(address, settings, reopen_after=1)
-    opened.traced += 1
-    index = opened.tracer._index
+    tracer = _tracer(address, settings, reopen_after=1, n=1)
+    index = tracer._index
     before = kilobytes("VmPTE")
     touch()
     found.append((before, kilobytes("VmPTE")))
-    del opened, index
+    del tracer, index
 print(found)
 """
     found = json.loads(run_measure(program, large).replace("(", "[").replace(")", "]"))
