@@ -10,6 +10,9 @@ from tiny import propme, tiny_demo, tiny_parameters
 from propme import tables
 from propme.corpus import Corpus
 from propme.index import Tokenizer, build_index
+from propme.run import STAGES, open_run
+from propme.runner import effective_parameters
+from propme.runner.server_requests import requests_foreseen
 from propme.simpletrace import IndexAddress, TraceSettings, trace_table
 
 pytest.importorskip("httpx")
@@ -36,11 +39,15 @@ def test_a_run_through_a_server_finds_what_a_local_index_holds_and_asks_nothing_
     file = tmp_path / "run.yaml"
     with infinigram_server(index) as server:
         file.write_text(yaml.safe_dump(chosen | {"index": server.address}))
+        effective = effective_parameters([file], {}, None)
+        foreseen = requests_foreseen(STAGES, effective, open_run(effective["output"]))
+        assert server.asked == []
         done = propme("run", file, PROPME_INDEX_KEY="open-sesame")
         assert done.returncode == 0, done.stderr
         assert server.keys == {"Bearer open-sesame"}
         questions = [json.dumps(each, sort_keys=True) for each in server.asked]
         assert len(set(questions)) == len(questions) > 0
+        assert len(questions) <= sum(foreseen.values())
         again = propme("run", file)
         assert again.returncode == 0, again.stderr
         assert len(server.asked) == len(questions)
