@@ -498,6 +498,24 @@ def test_an_excerpt_masks_before_it_cuts_and_keeps_names_apart() -> None:
     assert plain.iloc[0, 0] == text
 
 
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("0.079 [0.000, 0.219]", "0.079 [0.000,\u00a00.219]"),
+        ("-13.8 [-1e-05, 22.8]", "-13.8 [-1e-05,\u00a022.8]"),
+        ("0.079 [0.000, 0.219] and", "0.079 [0.000, 0.219] and"),
+        ("[a, b]", "[a, b]"),
+        (0.25, "0.250"),
+        (7, "7"),
+        (None, ""),
+    ],
+)
+def test_an_interval_is_not_broken_into_lines(cell: object, expected: str) -> None:
+    page = Page(shown(pd.DataFrame({"last": pd.Series([cell], dtype=object)})).to_html())
+    shown_cells = page.cells()[page.cells().index("last") + 1 :]
+    assert shown_cells == ([expected] if expected else [])
+
+
 def test_an_excerpt_is_shown_as_it_is_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "_PACKAGES", ("not_installed",))
     assert excerpt(pd.DataFrame({"text": ["a@b.dk"]}), ["text"]).data.iloc[0, 0] == "a@b.dk"

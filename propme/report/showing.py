@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
 #: Columns that hold generated or corpus text; texts in others are names, such as ids.
 TEXTS = ("text", "passage", "prompt")
 
+#: A value with its interval, as `propme.report.wording.with_interval` writes it.
+_WITH_INTERVAL = re.compile(r"(\S+ \[[-+.\de]+,) ([-+.\de]+\])")
+
 
 def shown(frame: pd.DataFrame) -> Styler:
-    """A table as a notebook shows it: texts escaped, no mathematics, numbers short, no index."""
+    """A table as a notebook shows it: texts escaped, no mathematics, numbers short, no index.
+
+    An interval is not broken into lines.
+    """
     return (
-        frame.style.format(escape="html", precision=3, na_rep="")
+        frame.map(_unbroken)
+        .style.format(escape="html", precision=3, na_rep="")
         .hide(axis="index")
         # Both MathJax's own names; the option display.html.use_mathjax is not for styled tables.
         .set_table_attributes('class="tex2jax_ignore mathjax_ignore"')
@@ -31,6 +39,11 @@ def shown(frame: pd.DataFrame) -> Styler:
             ]
         )
     )
+
+
+def _unbroken(cell: Any) -> Any:
+    match = _WITH_INTERVAL.fullmatch(cell) if isinstance(cell, str) else None
+    return "\u00a0".join(match.groups()) if match else cell
 
 
 def excerpt(
