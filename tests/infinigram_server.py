@@ -76,6 +76,7 @@ class InfiniGramServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         manifest = read_manifest(folder)
         self.tokenizer = read_tokenizer(folder, manifest)
+        self.vocabulary_size = self.tokenizer.vocabulary_size  # is counted anew each time
         self.separator = layout.separator(manifest["token_type"])
         # The engine crashes on a path with "table" in it, as that of many a test.
         self.folder = tempfile.TemporaryDirectory(prefix="served-")
@@ -132,7 +133,7 @@ class InfiniGramServer(ThreadingHTTPServer):
         flat = [t for clause in ids for term in clause for t in term] if _is_nested(ids) else ids
         if len(flat) > self.longest_query:
             return f"Please limit your input to <= {self.longest_query} tokens!"
-        most = self.tokenizer.vocabulary_size
+        most = self.vocabulary_size
         for token in flat:
             if token == self.separator and self.takes_separator:
                 continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from helpers import DANISH, byte_tokenizer, index_of, word_tokenizer
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from propme.index.brute_force import BruteForceIndex
-from propme.index.protocol import Occurrences, Position
+from propme.index.protocol import Occurrences, Places, Position
 from propme.index.text_search import TextOccurrences
 from propme.simpletrace import documents
 from propme.simpletrace.documents import (
@@ -53,6 +55,26 @@ def test_all_documents_where_there_are_no_more_than_wanted() -> None:
     index = index_of(["a b", "c", "c a b a b", "a b a b a b"], WORDS)
     assert [p.document for p in sample(index, 3)] == [0, 2, 3]
     assert [p.document for p in sample(index, 10)] == [0, 2, 3]
+
+
+def test_no_more_occurrences_are_drawn_than_may_be() -> None:
+    """One document holds the passage 50 times, three others once each."""
+    index = index_of(["a b " * 50, "a b", "a b", "a b"], WORDS)
+    hits = Hits.of(index, index.find([A, B]))
+    asked: list[int] = []
+
+    def counted(numbers: Sequence[int]) -> Places:
+        asked.extend(numbers)
+        return hits.at(numbers)
+
+    for most, n in itertools.product((None, 1, 3, 10, 53), (1, 2, 4, 5)):
+        asked.clear()
+        found = sample_documents(Hits(hits.count, counted), n, 0, "g", most)
+        assert len(asked) == len(set(asked)) <= min(hits.count, max(n, most or 53))
+        assert 1 <= len(found) <= min(n, 4)
+        if most in (None, 53):
+            assert found == sample_documents(hits, n, 0, "g")
+            assert len(found) == min(n, 4)
 
 
 def test_each_position_is_an_occurrence() -> None:

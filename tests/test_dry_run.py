@@ -9,12 +9,14 @@ from propme import tables
 from propme.cli import main
 from propme.errors import InputError
 from propme.index import RemoteSettings, build_index, describe_remote, open_index, size_of
+from propme.index.remote.questions import DisbelievedError
 from propme.prompts import PrefixCut, prefix_prompts, prefix_prompts_from
 from propme.records import Document
 from propme.simpletrace import (
     IndexAddress,
     TraceSettings,
     Workers,
+    batch,
     requests_needed,
     trace_all,
     trace_table,
@@ -124,6 +126,34 @@ def test_each_generation_behind_a_server_is_told_when_it_is_done(address, real_t
         unit: found["traces"]["generation_id"].to_pylist() for unit, found in whole.items()
     } == {unit: [name for name, _ in texts] for unit, texts in units}
     assert told[-1][1] is not None
+
+
+def test_what_was_made_of_answers_that_are_not_believed_is_made_anew(
+    address, text_index, real_texts, tmp_path, monkeypatch
+):
+    """The first of two units is finished when a contradiction comes."""
+    made = [
+        generation(text[n : n + 40], f"g{n}{k}")
+        for n in range(8)
+        for k, text in enumerate(real_texts[:5])
+    ]
+    rows, parts = tables.to_frame("generations", made), tmp_path / "parts"
+    really = batch.trace_units
+
+    def contradicted(*given):
+        for told in really(*given):
+            yield told
+            if told[1]:
+                assert list(parts.glob("*.traces.parquet"))
+                raise DisbelievedError("two lengths of one document")
+
+    monkeypatch.setattr(batch, "trace_units", contradicted)
+    with pytest.raises(DisbelievedError):
+        trace_table(rows, address, TraceSettings(), parts)
+    assert not list(parts.glob("*.parquet"))
+    monkeypatch.setattr(batch, "trace_units", really)
+    found = trace_table(rows, address, TraceSettings(), parts)
+    assert found["traces"]["generation_id"].tolist() == rows["generation_id"].tolist()
 
 
 def test_a_run_records_what_the_index_is_and_opens_it_so(address, served, text_index, tmp_path):

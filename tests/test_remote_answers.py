@@ -72,7 +72,7 @@ def test_what_a_source_told_about_a_time_is_forgotten_and_nothing_else(tmp_path,
     for at in (0, 99, 100, 1000, 1900, 1901):
         monkeypatch.setattr(time, "time", lambda at=at: 1e9 + at)
         for source in ("s#i", "s#j"):
-            answers.put(f"{source}{at}".encode(), {"at": at}, source)
+            answers.put(f"{source}{at}".encode(), {"at": at}, source, time.time())
     assert answers.when(b"s#i1000") == 1e9 + 1000
     assert answers.when(b"none") is None
     answers.disbelieve("s#i", 1e9 + 1000)
@@ -125,7 +125,7 @@ def test_what_another_process_has_claimed_is_not_let_go(tmp_path):
 def _write(path, first):
     answers = Answers(path)
     for number in range(first, first + 100):
-        answers.put(number.to_bytes(4, "big"), {"n": number}, "s#i")
+        answers.put(number.to_bytes(4, "big"), {"n": number}, "s#i", 0.0)
         answers.turn("s", 1000.0)
 
 
@@ -173,15 +173,15 @@ def test_four_processes_that_ask_the_same_at_once_ask_each_question_once(text_in
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_done(tmp_path):
     answers = Answers(tmp_path / "a")
-    answers.put(b"before", {"n": 1}, "s#i")
+    answers.put(b"before", {"n": 1}, "s#i", 0.0)
     (pages,) = answers._connection().execute("PRAGMA page_count").fetchone()
     answers._connection().execute(f"PRAGMA max_page_count = {pages}")
     noise = {"text": os.urandom(100_000).hex()}
     with pytest.raises(InputError, match=r"is full\); make room"):
-        answers.put(b"q", noise, "s#i")
+        answers.put(b"q", noise, "s#i", 0.0)
     assert answers.get(b"before") == {"n": 1}
     answers._connection().execute("PRAGMA max_page_count = 10000")
-    answers.put(b"q", noise, "s#i")
+    answers.put(b"q", noise, "s#i", 0.0)
     assert answers.get(b"q") == noise
     assert answers.turn("s", 1.0) == 0
     assert Answers(tmp_path / "a").get(b"q") == noise
@@ -193,13 +193,13 @@ def test_a_file_that_stays_locked_is_told_and_used_again_once_it_is_free(tmp_pat
     answers = Answers(tmp_path / "a")
     with sqlite3.connect(tmp_path / "a", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        for write in (lambda: answers.put(b"q", {}, "s#i"), lambda: answers.turn("s", 1.0)):
+        for write in (lambda: answers.put(b"q", {}, "s#i", 0.0), lambda: answers.turn("s", 1.0)):
             with pytest.raises(InputError, match="locked"):
                 write()
         assert answers.turn("s", 0) == 0  # reads, and waits for nobody
         other.execute("ROLLBACK")
     assert answers.turn("s", 1.0) == 0
-    answers.put(b"q", {"n": 1}, "s#i")
+    answers.put(b"q", {"n": 1}, "s#i", 0.0)
     assert answers.get(b"q") == {"n": 1}
 
 
@@ -227,7 +227,7 @@ def test_a_damaged_row_is_dropped_and_that_is_said_once(row, tmp_path, recwarn):
     for question in (b"one", b"two"):
         raw(tmp_path / "a", "INSERT INTO told VALUES (?, 's#i', 0, ?)", question, row)
         assert answers.get(question) is None
-        answers.put(question, {"n": 1}, "s#i")
+        answers.put(question, {"n": 1}, "s#i", 0.0)
         assert answers.get(question) == {"n": 1}
     (said,) = (each for each in recwarn if each.category is DroppedAnswersWarning)
     assert "asked anew" in str(said.message)

@@ -7,6 +7,7 @@ file. What no rule can see is left out: a wrong number that fits all that is kno
 import json
 import random
 import sqlite3
+import threading
 import zlib
 from contextlib import contextmanager
 
@@ -257,13 +258,62 @@ def test_a_token_that_is_shown_at_two_ranks_is_told_and_what_came_with_it_forgot
 
     with shown_otherwise(served, before):
         index.locate(found, 1)
-        with pytest.raises(ServerError, match=rf"at two ranks, {low + 1} and {low}; .*start again"):
-            index.locate(found, 0)
+    with pytest.raises(ServerError, match=rf"at two ranks, {low + 1} and {low}; .*start again"):
+        index.locate(found, 0)
     asked, again = len(served.asked), opened(served, bpe, tmp_path / "a")
     places = again.locate_all(again.find(bpe.encode(" it was the")), [0, 1])
     assert len(set(map(tuple, places.tolist()))) == 2
     assert len(served.asked) > asked + 2  # the ranks of what was sought, too
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+
+
+def test_an_index_that_is_damaged_at_one_rank_stops_only_what_stands_there(
+    served, bpe, made, sound, tmp_path
+):
+    """The server shows the document of the rank before, whenever it is asked."""
+    index = opened(served, bpe, tmp_path / "a")
+    found = index.find(bpe.encode(" it was the"))
+    shard, low, _ = found.ranges[0]
+
+    def before(question, answer):
+        if (question["s"], question["rank"]) != (shard, low + 1):
+            return None
+        return Reply(200, served.reply(question | {"rank": low}).content)
+
+    traced(served, bpe, tmp_path / "a", made)
+    with shown_otherwise(served, before), pytest.raises(UnreadableError, match="at two ranks"):
+        index.locate_all(found, [0, 1])
+    asked = len(served.asked)
+    assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
+    assert len(served.asked) - asked <= 2  # what the index is measured by; all else is kept
+
+
+def test_what_was_asked_before_a_contradiction_is_not_kept_when_it_comes(served, bpe, tmp_path):
+    """One question is under way while all that was told is forgotten."""
+    index, other = opened(served, bpe, tmp_path / "a"), opened(served, bpe, tmp_path / "a")
+    at_the_server, forgotten = threading.Event(), threading.Event()
+
+    def slow(question, number):
+        if question["query_ids"] == bpe.encode("de"):
+            at_the_server.set()
+            assert forgotten.wait(30)
+
+    served.fault = slow
+    try:
+        asking = threading.Thread(target=index.find, args=(bpe.encode("de"),))
+        asking.start()
+        assert at_the_server.wait(30)
+        other._client.disbelieve([{"query_type": "find", "query_ids": [1]}])
+        forgotten.set()
+        asking.join(30)
+    finally:
+        served.fault = lambda *_: None
+    asked = len(served.asked)
+    opened(served, bpe, tmp_path / "a").find(bpe.encode("de"))
+    assert [each["query_ids"] for each in served.asked[asked:]] == [[], bpe.encode("de")]
+    asked = len(served.asked)
+    opened(served, bpe, tmp_path / "a").find(bpe.encode("de"))
+    assert len(served.asked) == asked
 
 
 def test_metadata_that_are_told_in_two_ways_are_forgotten_in_one_go(
@@ -361,7 +411,7 @@ def test_an_error_of_an_answer_names_server_and_file_and_the_answers_are_not_kep
     finally:
         served.fault = lambda *_: None
     assert served.address.split("#")[0] in str(error.value)
-    assert f"{tmp_path / 'a'}, which forgets them: trace again" in str(error.value)
+    assert f"{tmp_path / 'a'}, which forgets them: trace anew" in str(error.value)
     assert_same(traced(served, bpe, tmp_path / "a", made), sound[0])
     assert index.locate(index.find(bpe.encode("de")), 0).offset >= 0
 

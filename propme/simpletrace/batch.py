@@ -21,10 +21,19 @@ import pandas as pd
 from propme import tables
 from propme.files import alone
 from propme.index import Index
+from propme.index.remote.questions import DisbelievedError
 from propme.progress import track
 from propme.records import Generation
 from propme.simpletrace.address import IndexAddress
-from propme.simpletrace.parts import UNIT, claim, count_units, keep, missing_units, read_parts
+from propme.simpletrace.parts import (
+    UNIT,
+    claim,
+    count_units,
+    drop_units,
+    keep,
+    missing_units,
+    read_parts,
+)
 from propme.simpletrace.rows import as_tables, failed, traced
 from propme.simpletrace.trace import Tracer, TraceSettings
 from propme.simpletrace.workers import Text, Workers, trace_units
@@ -142,7 +151,8 @@ def trace_into(
     BrokenIndexError
         The index is wrong. Any other error of one generation is told in its row of ``traces``.
     ServerError
-        The index lies behind a server that is lost, failing or busy for too long.
+        The index lies behind a server that is lost, failing or busy for too long, or is not
+        believed any more; then the parts are removed.
     """
     parts.mkdir(parents=True, exist_ok=True)
     claim(parts, key)
@@ -158,8 +168,12 @@ def trace_into(
             yield from range(n_done)
 
     total = sum(min(UNIT, n_texts - unit * UNIT) for unit in missing)
-    for _ in track(results(), "tracing", total=total, unit="generations"):
-        pass
+    try:
+        for _ in track(results(), "tracing", total=total, unit="generations"):
+            pass
+    except DisbelievedError:  # it is made anew of the answers that are still kept
+        drop_units(parts)
+        raise
 
 
 def _units(texts: Iterable[Text]) -> Iterator[list[Text]]:

@@ -67,7 +67,9 @@ def count_documents(hits: Hits, most: int | None = None) -> tuple[int, bool]:
     return len(np.unique(shards << 48 | numbers)), hits.exact and looked_at == hits.count
 
 
-def sample_documents(hits: Hits, n: int, seed: int, name: str) -> list[Position]:
+def sample_documents(
+    hits: Hits, n: int, seed: int, name: str, most: int | None = None
+) -> list[Position]:
     """One position in each of up to ``n`` distinct documents that hold a passage.
 
     Where there are more, a sample that ``seed`` and ``name`` decide: occurrences are drawn
@@ -78,15 +80,21 @@ def sample_documents(hits: Hits, n: int, seed: int, name: str) -> list[Position]
     ----------
     name : str
         Name of the generation and span: never the worker or the order of work.
+    most : int, optional
+        Occurrences that are drawn at most, and ``n`` in any case: of a passage that a few documents
+        repeat often, fewer documents are then found. Default: 10 000.
     """
     chosen: dict[tuple[int, int], Position] = {}
+    left = max(n, most or _MOST_DRAWS)
     for numbers in _draws(hits.count, seed, name):
-        while numbers and len(chosen) < n:
+        while numbers and left and len(chosen) < n:
             # No more than may be wanted, for each may be a request.
-            some, numbers = numbers[: n - len(chosen)], numbers[n - len(chosen) :]
+            wanted = min(left, n - len(chosen))
+            some, numbers = numbers[:wanted], numbers[wanted:]
+            left -= len(some)
             for shard, document, offset in hits.at(some).tolist():
                 chosen.setdefault((shard, document), Position(shard, document, offset))
-        if len(chosen) == n:
+        if len(chosen) == n or not left:
             break
     return [chosen[key] for key in sorted(chosen)]
 

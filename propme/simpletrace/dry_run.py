@@ -137,5 +137,6 @@ def lookups_of(n_tokens: int) -> int:
 def requests_of_documents(n_tokens: int, settings: TraceSettings, most_read: int) -> int:
     """Requests for the documents that hold the spans of a text, or all of it, at most."""
     spans = number_kept(n_tokens, settings.rarest_percent)
-    of_spans = spans * (min(most_read, COUNTED_OCCURRENCES) + settings.docs_per_span)
-    return of_spans + NORMALIZED_ANCHORS * settings.docs_per_span + most_read
+    drawn = max(settings.docs_per_span, min(most_read, COUNTED_OCCURRENCES))
+    of_spans = spans * (min(most_read, COUNTED_OCCURRENCES) + drawn)
+    return of_spans + NORMALIZED_ANCHORS * drawn + most_read

@@ -80,6 +80,12 @@ def keep(parts: Path, unit: int, found: dict[str, pa.Table]) -> None:
         os.replace(temporary, path)
 
 
+def drop_units(parts: Path) -> None:
+    """Remove what is finished of a trace, but not whose it is."""
+    for path in parts.glob("*.parquet"):
+        path.unlink(missing_ok=True)
+
+
 def collect(parts: Path, n_units: int, n_shards: int, folder: Path) -> None:
     """Write the tables of a finished trace into ``folder``, a bounded part of them at a time.
 

@@ -179,6 +179,7 @@ class Tracer:
             self.settings.docs_per_span,
             self.settings.seed,
             f"{span.generation_id}\0{span.start}\0{span.stop}",
+            self._index.most_read,
         )
 
     def _normalized_matches(

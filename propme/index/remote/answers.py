@@ -23,6 +23,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS told
     (question BLOB PRIMARY KEY, source TEXT NOT NULL, at REAL NOT NULL, answer BLOB NOT NULL)
     WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS doubts (source TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS turns (server TEXT PRIMARY KEY, next REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS holds
     (server TEXT PRIMARY KEY, until REAL NOT NULL, cause TEXT NOT NULL) WITHOUT ROWID;
@@ -106,12 +107,21 @@ class Answers:
         self.drop(question)
         return None
 
-    def put(self, question: bytes, answer: dict[str, Any], source: str) -> None:
-        """Keep an answer of a source; the first of two to one question stays."""
+    def put(self, question: bytes, answer: dict[str, Any], source: str, asked: float) -> None:
+        """Keep an answer of a source; the first of two to one question stays.
+
+        ``asked``: when it was, seconds since 1970. What was asked before the source was disbelieved
+        is not kept, though its answer came later.
+        """
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
-        values = question, source, time.time(), packed
-        self._execute("INSERT OR IGNORE INTO told VALUES (?, ?, ?, ?)", values)
+        now = time.time()
+        values = {"question": question, "source": source, "now": now, "packed": packed}
+        self._execute(
+            "INSERT OR IGNORE INTO told SELECT :question, :source, :now, :packed WHERE NOT EXISTS"
+            " (SELECT 1 FROM doubts WHERE source = :source AND at BETWEEN :asked AND :now)",
+            values | {"asked": asked},
+        )
 
     def forget(self, question: bytes) -> None:
         """Keep no answer to a question."""
@@ -119,6 +129,7 @@ class Answers:
 
     def forget_source(self, source: str) -> None:
         """Keep no answer of a source."""
+        self._doubt(source)
         self._execute("DELETE FROM told WHERE source = ?", (source,))
 
     def when(self, question: bytes) -> float | None:
@@ -128,10 +139,15 @@ class Answers:
 
     def disbelieve(self, source: str, at: float) -> None:
         """Keep no answer that a source gave about this time."""
+        if time.time() - at <= _DOUBTED:  # what it is asked just now, too
+            self._doubt(source)
         self._execute(
             "DELETE FROM told WHERE source = ? AND at BETWEEN ? AND ?",
             (source, at - _DOUBTED, at + _DOUBTED),
         )
+
+    def _doubt(self, source: str) -> None:
+        self._execute("INSERT OR REPLACE INTO doubts VALUES (?, ?)", (source, time.time()))
 
     def drop(self, question: bytes) -> None:
         """Forget an answer that cannot be right, and say so the first time."""

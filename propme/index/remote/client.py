@@ -21,6 +21,7 @@ from propme.index.remote.questions import (
     Answer,
     Checked,
     ContradictionError,
+    DisbelievedError,
     Question,
     WrongAnswerError,
 )
@@ -63,11 +64,14 @@ class _Round:
     ----------
     stopped : Event
         Somebody has.
+    cause : ServerError, optional
+        Why; all who waited are told the same.
     under_way : dict of Future
         By the name of the question. Who asks in the next round does not wait for these.
     """
 
     stopped: threading.Event = field(default_factory=threading.Event)
+    cause: ServerError | None = None
     under_way: dict[bytes, Future[Answer]] = field(default_factory=dict)
 
 
@@ -118,12 +122,17 @@ class Client:
             return [_result(each) for each in waiting]
         except RefusedError:
             raise
-        except (ServerError, KeyboardInterrupt):
-            # Whoever else waits to ask again need not; what is asked later may.
-            with self._lock:
-                self._round.stopped.set()
-                self._round = _Round()
+        except (ServerError, KeyboardInterrupt) as error:
+            self._stop(error)
             raise
+
+    def _stop(self, why: BaseException) -> None:
+        """Whoever else waits to ask again need not; what is asked later may."""
+        with self._lock:
+            if isinstance(why, ServerError):
+                self._round.cause = why
+            self._round.stopped.set()
+            self._round = _Round()
 
     def forget(self, questions: Sequence[Question]) -> str:
         """Keep no answer to these questions, for an error came of them; what to do, and where."""
@@ -132,8 +141,18 @@ class Client:
             self._answers.forget(name)
         return (
             f"these are answers of {self._server.url}, index {self._server.index}, or were kept in"
-            f" {self._answers.path}, which forgets them: trace again, and if it stays so, remove it"
+            f" {self._answers.path}, which forgets them: trace anew (propme run --from 3_tracing"
+            " --force; propme trace: into another folder), and if it stays so, remove it"
         )
+
+    def stands_by(self, questions: Sequence[Question]) -> bool:
+        """Whether the server, asked anew, gives the same answers to those that are kept or odd."""
+        for question in questions:
+            name = self._name(question.fields)
+            before = self._kept(name, question)
+            if before is not None and self._patiently(name, question, self._round)[0] != before:
+                return False
+        return True
 
     def disbelieve(self, *doubted: Sequence[Mapping[str, Any]]) -> None:
         """Forget what was told about the time of some answers, of which one must be wrong.
@@ -204,15 +223,16 @@ class Client:
         try:
             while not self._answers.claim(name, self._settings.patience + self._settings.timeout):
                 if round_.stopped.wait(_LOOKED_AGAIN):
-                    raise ServerError(self._told("it is left alone"))
+                    raise round_.cause or ServerError(self._told("it is left alone"))
             kept = self._kept(name, question)
             if kept is not None:
                 return kept
-            answer, odd = self._patiently(name, question, round_.stopped)
+            asked = time.time()
+            answer, odd = self._patiently(name, question, round_)
             if odd:
                 self._have_at_hand(name, answer)
             else:
-                self._answers.put(name, answer, self._server.source)
+                self._answers.put(name, answer, self._server.source, asked)
             return answer
         finally:
             self._answers.release(name)
@@ -226,7 +246,7 @@ class Client:
             self._odd[name] = answer
 
     def _patiently(
-        self, name: bytes, question: Question, stopped: threading.Event, twice: bool = False
+        self, name: bytes, question: Question, round_: _Round, twice: bool = False
     ) -> Checked:
         """Ask, ever more slowly, while the server may yet answer; or until it says it ``twice``."""
         url = self._server.url
@@ -236,8 +256,8 @@ class Client:
         doubted: Answer | None = None
         while True:
             wait = max(wait, self._answers.turn(url, self._settings.rate))
-            if time.monotonic() + wait > deadline or stopped.wait(wait):
-                raise ServerError(self._told(self._answers.held(url) or last))
+            if time.monotonic() + wait > deadline or round_.stopped.wait(wait):
+                raise round_.cause or ServerError(self._told(self._answers.held(url) or last))
             try:
                 answer, odd = self._check(name, question, self._request(question))
                 if not (odd or twice) or answer == doubted:
@@ -254,7 +274,7 @@ class Client:
                     self._tell(last, deadline - time.monotonic())
                 wrong += is_wrong
                 if wrong == _TRIES_OF_WRONG:
-                    self._doubt(question, stopped)
+                    self._doubt(question, round_)
                     raise ServerError(self._told(f"{last}, {wrong} times")) from None
                 if refused == _TRIES_OF_REFUSED:
                     raise RefusedError(self._told(last)) from None
@@ -264,12 +284,12 @@ class Client:
                 wait = max(error.after, _spread(pause))
                 pause *= 2
 
-    def _doubt(self, question: Question, stopped: threading.Event) -> None:
+    def _doubt(self, question: Question, round_: _Round) -> None:
         """Ask anew what answers to a question are measured by; it may be what is wrong.
 
         Raises
         ------
-        ServerError
+        DisbelievedError
             It was.
         """
         for ground in question.grounds:
@@ -277,12 +297,12 @@ class Client:
             kept = self._answers.get(name)
             if kept is None:  # not told, or asked anew by another thread
                 continue
-            told, _ = self._patiently(name, ground, stopped, twice=True)
+            told, _ = self._patiently(name, ground, round_, twice=True)
             if told != kept:
                 # All else was measured by it, or is of an index that was replaced.
                 self._answers.forget_source(self._server.source)
-                self._answers.put(name, told, self._server.source)
-                raise ServerError(
+                self._answers.put(name, told, self._server.source, time.time())
+                raise DisbelievedError(
                     f"{self._server.url}, index {self._server.index}: the server had told other"
                     f" shards or documents of the index than it does now; {self._answers.path}"
                     " forgets all that it told of the index before, so start again"

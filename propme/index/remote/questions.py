@@ -27,7 +27,11 @@ class WrongAnswerError(PassingError):
     """An answer that cannot be right."""
 
 
-class ContradictionError(ServerError):
+class DisbelievedError(ServerError):
+    """Answers that were believed are not believed any more, nor what was made of them."""
+
+
+class ContradictionError(DisbelievedError):
     """Two answers of which one must be wrong; ``other``: the question of the earlier one."""
 
     def __init__(self, told: str, other: Mapping[str, Any]) -> None:

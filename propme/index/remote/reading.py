@@ -216,17 +216,21 @@ class DocumentReader:
 
         Raises
         ------
+        UnreadableError
+            The server stands by both, so that its index is damaged there; all else may be right.
         ContradictionError
+            It does not: something was wrong with it for a time.
         """
-        asked = [[question.fields for question in self._asked_of(each)] for each in (place, other)]
-        self._client.disbelieve(*asked)
+        ranks = f"{other[1]} and {place[1]}"
+        told = f"{where}: the server shows its token {offset} at two ranks, {ranks}"
+        asked = [self._asked_of(each) for each in (place, other)]
+        if self._client.stands_by([question for each in asked for question in each]):
+            raise UnreadableError(told)
+        fields = [[question.fields for question in each] for each in asked]
+        self._client.disbelieve(*fields)
         for each in (place, other):
             self._forget(each)
-        raise ContradictionError(
-            f"{where}: the server shows its token {offset} at two ranks, {other[1]} and {place[1]};"
-            f" {_FORGOTTEN}",
-            asked[1][0],
-        )
+        raise ContradictionError(f"{told}; {_FORGOTTEN}", fields[1][0])
 
     def _offset_by_pointers(self, place: Sought, shown: Shown) -> int:
         """Number in its document of a token far from both ends."""
