@@ -54,6 +54,20 @@ def test_another_is_refused(other, text_index, rotated, tmp_path):
             opened(server, tokenizer, tmp_path)
 
 
+def test_a_wider_token_type_is_refused_and_of_a_narrower_one_the_needed_is_taken(
+    text_index, tmp_path
+):
+    def of_type(server, kind):
+        tokenizer = str(text_index / "tokenizer.json")
+        settings = RemoteSettings(str(tmp_path / "answers"), rate=0)
+        return open_index(server.address, tokenizer=tokenizer, token_type=kind, remote=settings)
+
+    with infinigram_server(text_index) as server:
+        with pytest.raises(InputError, match="token type is not the index's, which is of u16"):
+            of_type(server, "u32")
+        assert of_type(server, "u8").n_documents == open_index(text_index).n_documents
+
+
 def test_where_no_text_is_shown_nothing_is_known(text_index, rotated, tmp_path):
     with infinigram_server(text_index) as server:
         server.blocked = {(0, document) for document in range(100)}

@@ -1,10 +1,12 @@
-"""Whether a tokenizer is that of an index behind a server, told by texts that the server shows."""
+"""Whether tokenizer and token type are those of an index behind a server, told by its answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from propme.errors import InputError
+from propme.index import layout
+from propme.index.remote.http import RefusedError
 from propme.index.remote.ranks import RankRanges
 from propme.index.remote.reading import DocumentReader
 
@@ -43,6 +45,30 @@ def require_own_tokenizer(ranks: RankRanges, documents: DocumentReader, address:
             " Llama 2's)",
             address,
         )
+
+
+def require_own_token_type(ranks: RankRanges, vocabulary_size: int, address: str) -> None:
+    """Refuse a token type that is wider than the index's, for its separators would be missed.
+
+    Of a type that the vocabulary fits into the highest id is a separator, if it occurs.
+
+    Raises
+    ------
+    InputError
+        That of a narrower type occurs.
+    """
+    for narrower in layout.TOKEN_TYPES:
+        separator = layout.separator(narrower)
+        if not vocabulary_size <= separator < ranks.separator:
+            continue
+        try:
+            occurs = ranks.find((separator,)).count
+        except RefusedError:  # no id of this index
+            continue
+        if occurs:
+            raise InputError(
+                f"this token type is not the index's, which is of {narrower} tokens", address
+            )
 
 
 def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from propme.index.mapped import searchable_pieces
 from propme.index.protocol import Occurrences, Places, Position, Runs
 from propme.index.remote.client import Client
-from propme.index.remote.own_tokenizer import require_own_tokenizer
+from propme.index.remote.own_tokenizer import require_own_token_type, require_own_tokenizer
 from propme.index.remote.ranks import Limits, NotToldError, RankRanges
 from propme.index.remote.reading import DocumentReader
 from propme.index.remote.search import SequenceSearch
@@ -67,7 +67,8 @@ class RemoteIndex:
         return type(self), self._opened_with
 
     def require_own_tokenizer(self) -> None:
-        """Refuse a tokenizer that is not the index's, as `require_own_tokenizer` tells."""
+        """Refuse a tokenizer or token type that is not the index's; see `own_tokenizer`."""
+        require_own_token_type(self._ranks, self.tokenizer.vocabulary_size, self.address)
         require_own_tokenizer(self._ranks, self._documents, self.address)
 
     @property
