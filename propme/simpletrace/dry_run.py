@@ -85,8 +85,8 @@ def requests_needed(
     Verbatim and repeated texts need far less, so a run is as a rule well below it: measured, 2.3
     times (novel texts) to 17 times (verbatim ones) as many as were needed. It is no bound: not
     counted is what is asked again after a fault, the few more requests that a match takes in a
-    document of more than 4096 tokens, and the spellings of a longer text of which all but the ends
-    is common.
+    document of more than 4096 tokens, documents drawn anew where a few repeat a passage, and the
+    spellings of a longer text of which all but the ends is common.
     """
     listed = list(texts)
     if not address.is_remote:
@@ -137,6 +137,5 @@ def lookups_of(n_tokens: int) -> int:
 def requests_of_documents(n_tokens: int, settings: TraceSettings, most_read: int) -> int:
     """Requests for the documents that hold the spans of a text, or all of it, at most."""
     spans = number_kept(n_tokens, settings.rarest_percent)
-    drawn = max(settings.docs_per_span, min(most_read, COUNTED_OCCURRENCES))
-    of_spans = spans * (min(most_read, COUNTED_OCCURRENCES) + drawn)
-    return of_spans + NORMALIZED_ANCHORS * drawn + most_read
+    of_spans = spans * (min(most_read, COUNTED_OCCURRENCES) + settings.docs_per_span)
+    return of_spans + NORMALIZED_ANCHORS * settings.docs_per_span + most_read
