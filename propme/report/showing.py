@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TEXTS = ("text", "passage", "prompt")
 
 #: A value with its interval, as `propme.report.wording.with_interval` writes it.
-_WITH_INTERVAL = re.compile(r"(\S+ \[[-+.\de]+,) ([-+.\de]+\])")
+_WITH_INTERVAL = re.compile(r"(\S+ \[[-+.<\de]+,) ([-+.<\de]+\])")
 
 
 def shown(frame: pd.DataFrame) -> Styler:
