@@ -30,6 +30,7 @@ from infinigram_server import Reply, infinigram_server
 
 from propme.index.remote import client as remote_client
 from propme.index.remote.documents import UnreadableError
+from propme.index.remote.questions import DisbelievedError
 from propme.index.remote.ranks import Limits
 from propme.index.remote.remote_index import RemoteIndex
 
@@ -314,6 +315,34 @@ def test_what_was_asked_before_a_contradiction_is_not_kept_when_it_comes(served,
     asked = len(served.asked)
     opened(served, bpe, tmp_path / "a").find(bpe.encode("de"))
     assert len(served.asked) == asked
+
+
+def test_who_waits_when_a_server_is_given_up_is_told_why(served, bpe, tmp_path):
+    """Not that it does not answer, and all be kept."""
+    index = opened(served, bpe, tmp_path / "a", patience=30.0)
+    asked, errors = threading.Event(), []
+
+    def busy(question, number):
+        asked.set()
+        return Reply(500)
+
+    def find():
+        try:
+            index.find(bpe.encode("de"))
+        except ServerError as error:
+            errors.append(error)
+
+    served.fault = busy
+    try:
+        waiting = threading.Thread(target=find)
+        waiting.start()
+        assert asked.wait(30)
+        cause = DisbelievedError("two lengths of one document")
+        index._client._stop(cause)
+        waiting.join(30)
+    finally:
+        served.fault = lambda *_: None
+    assert errors == [cause]
 
 
 def test_metadata_that_are_told_in_two_ways_are_forgotten_in_one_go(
