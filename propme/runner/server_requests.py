@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-import pandas as pd
 
 from propme import prompts
 from propme.index import is_remote
@@ -20,6 +18,7 @@ from propme.simpletrace import (
     requests_of_documents,
     settings_that_ask,
     some_of,
+    texts_of,
 )
 
 #: Length of a request that is looked up; few of the shipped ones are longer, index tokens.
@@ -101,18 +100,13 @@ def _of_texts(effective: Mapping[str, Any], run: RunFolder) -> int:
     settings, most_read = _trace_settings(effective), effective["most_read"]
     address = IndexAddress.recorded(run.index, most_read=most_read)
     generations = run.read("generations")
-    written = generations[generations["error"] == ""]
-    estimated = requests_needed(_texts(written), address, settings).estimated
-    varied = some_of(generations, run.read("prompts"), effective["n_varied"], effective["seed"])
+    estimated = requests_needed(texts_of(generations), address, settings).estimated
+    some = some_of(generations, run.read("prompts"), effective["n_varied"], effective["seed"])
     for other in settings_that_ask(settings):
-        needed = requests_needed(_texts(varied), address, other)
+        needed = requests_needed(texts_of(some), address, other)
         of_one = requests_of_documents(effective["max_new_tokens"], other, most_read)
         estimated += (needed.generations - needed.answered) * of_one
     return estimated
-
-
-def _texts(generations: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    return generations[["generation_id", "text"]].itertuples(index=False, name=None)
 
 
 def _trace_settings(effective: Mapping[str, Any]) -> TraceSettings:

@@ -1,7 +1,7 @@
 """Stage 3: what of a generation stands verbatim in the training corpus, and where."""
 
 from propme.simpletrace.address import IndexAddress
-from propme.simpletrace.batch import trace_all, trace_into, trace_share, trace_table
+from propme.simpletrace.batch import texts_of, trace_all, trace_into, trace_share, trace_table
 from propme.simpletrace.dry_run import (
     SPELLINGS_PER_READ,
     RequestsNeeded,
@@ -32,6 +32,7 @@ __all__ = [
     "requests_told",
     "settings_that_ask",
     "some_of",
+    "texts_of",
     "trace",
     "trace_all",
     "trace_into",

@@ -90,8 +90,7 @@ def trace_share(
     int
         How many texts all shares have together.
     """
-    written = generations[generations["error"] == ""]
-    texts = list(zip(written["generation_id"], written["text"], strict=True))
+    texts = texts_of(generations)
     key = key_of(texts, address.identity(), asdict(settings))
     marker = parts / "key"
     parts.parent.mkdir(parents=True, exist_ok=True)
@@ -102,6 +101,12 @@ def trace_share(
         claim(parts, key)
     trace_into(parts, key, texts, len(texts), address, settings, workers, shard)
     return len(texts)
+
+
+def texts_of(generations: pd.DataFrame) -> list[Text]:
+    """Id and text of each completion that there is, of the table ``generations``."""
+    written = generations[generations["error"] == ""]
+    return list(zip(written["generation_id"], written["text"], strict=True))
 
 
 def _with_errors(
